@@ -82,7 +82,7 @@ def data() -> Path:
 EMULATED = tuple(f"native-{isa}" for isa in emulated.TABLES)
 BACKENDS = (
     *dict.fromkeys([*available(), *sorted(REQUIRED), *EMULATED]),
-    *("wasm-simd128", "wasm-relaxed"),
+    *(f"wasm-{isa}" for isa in wasm.FILES),
 )
 register_family("wasm", wasm.open_program)
 register_family("native", emulated.open_program)

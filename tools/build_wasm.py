@@ -1,11 +1,12 @@
-"""Build the kernels for WebAssembly: kernels.wasm (SIMD128) and kernels-relaxed.wasm.
+"""Build the kernels for WebAssembly: with SIMD128, with relaxed SIMD, and for 64-bit memory.
 
     python tools/build_wasm.py [-o FOLDER]        by default into the package, runtime/halfbyte
 
 PyPI's ziglang compiles and links; nothing else is needed. The files are side modules: they import
 memory, table and their base addresses in both from the program that loads them (ctypes in Pyodide,
 a page's worker, wasmtime in the tests), and nothing from Emscripten, so they work in every version
-of Pyodide.
+of Pyodide. kernels-64.wasm is for models beyond 4 GB; it has relaxed SIMD, as browsers with 64-bit
+memory do.
 """
 
 from __future__ import annotations
@@ -29,21 +30,17 @@ MAX_BYTES = 242_000  # compressed for download, a third of it
 
 # No libc: calls of memcpy become an instruction. Unwind tables and names are left out.
 FLAGS = (
-    *("-target", "wasm32-freestanding", "-std=c11", "-Os", "-fPIC", "-fvisibility=hidden", "-g0"),
+    *("-std=c11", "-Os", "-fPIC", "-fvisibility=hidden", "-g0"),
     *("-ffp-contract=off", "-fno-math-errno", "-Wall", "-Wextra", "-Werror", f"-I{KERNELS}"),
 )
 FEATURES = "generic+simd128+atomics+bulk_memory+nontrapping_fptoint+sign_ext+mutable_globals"
 
-# file, source of the table, its symbol, its name, additional CPU features
+# file, source of the table, its symbol, its name, additional CPU features, bits of an address
+_RELAXED = ("isa/wasm_relaxed/table.c", "hb_table_wasm_relaxed")
 VARIANTS = (
-    ("kernels.wasm", "isa/wasm/table.c", "hb_table_wasm", "simd128", ""),
-    (
-        "kernels-relaxed.wasm",
-        "isa/wasm_relaxed/table.c",
-        "hb_table_wasm_relaxed",
-        "relaxed",
-        "+relaxed_simd",
-    ),
+    ("kernels.wasm", "isa/wasm/table.c", "hb_table_wasm", "simd128", "", 32),
+    ("kernels-relaxed.wasm", *_RELAXED, "relaxed", "+relaxed_simd", 32),
+    ("kernels-64.wasm", *_RELAXED, "relaxed64", "+relaxed_simd", 64),
 )
 
 
@@ -55,18 +52,20 @@ def zig(*arguments: str | Path) -> None:
         raise SystemExit(f"build_wasm: {' '.join(command[3:6])} ... failed:\n{done.stderr}")
 
 
-def build(folder: Path, name: str, source: str, table: str, isa: str, features: str) -> Path:
+def build(
+    folder: Path, name: str, source: str, table: str, isa: str, features: str, bits: int
+) -> Path:
     """Compile, link and check one file; it is renamed into place when it is complete."""
     with tempfile.TemporaryDirectory() as work:
         objects = []
         for file in ("run.c", "isa.c", source):
             objects.append(Path(work) / f"{len(objects)}.o")
             defines = (f"-DHB_WASM={table}", f'-DHB_WASM_NAME="{isa}"')
-            machine = f"-mcpu={FEATURES}{features}"
-            zig("cc", *FLAGS, machine, *defines, "-c", KERNELS / file, "-o", objects[-1])
+            machine = ("-target", f"wasm{bits}-freestanding", f"-mcpu={FEATURES}{features}")
+            zig("cc", *FLAGS, *machine, *defines, "-c", KERNELS / file, "-o", objects[-1])
         linked = Path(work) / name
         options = ("-shared", "--experimental-pic", "--no-entry", "--import-memory", "--strip-all")
-        zig("wasm-ld", *options, *objects, "-o", linked)
+        zig("wasm-ld", *options, f"-mwasm{bits}", *objects, "-o", linked)
         data = linked.read_bytes()
     if others := imports(data) - ALLOWED_IMPORTS:
         raise SystemExit(f"build_wasm: {name} imports {sorted(others)}")
@@ -87,8 +86,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Build the kernels for WebAssembly.")
     parser.add_argument("-o", "--output", type=Path, default=PACKAGE, metavar="FOLDER")
     options = parser.parse_args()
-    for name, source, table, isa, features in VARIANTS:
-        path = build(options.output, name, source, table, isa, features)
+    for variant in VARIANTS:
+        path = build(options.output, *variant)
         data = path.read_bytes()
         print(f"{path}: {len(data):,} bytes; imports {', '.join(sorted(imports(data)))}")
 

@@ -15,13 +15,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from halfbyte.core.backends import available
-from halfbyte.core.backends.cores import default_threads
-from halfbyte.core.backends.opening import alone_because, place_of_files
+from halfbyte.core.backends.opening import alone_because
 from halfbyte.errors import HalfbyteError, OutOfMemoryError
 from halfbyte.text import footprint
 from halfbyte.text.chat import Chat, has_template
 from halfbyte.text.generate import Generation, Options
-from halfbyte.text.loading import load_parts, load_url
+from halfbyte.text.loading import load_parts, load_url, tab_place
 from halfbyte.text.model import LanguageModel
 
 PROGRESS_SECONDS = 0.05  # between two messages
@@ -85,7 +84,9 @@ class Engine:
         async def load(options: dict[str, Any]) -> LanguageModel:
             from halfbyte.download.browser import read_file
 
-            place = place_of_files(self._backend, default_threads())
+            place = tab_place(blobs[0].name, {"backend": self._backend})
+            if place is not None and len(blobs) > 1:
+                place.total = sum(int(blob.size) for blob in blobs)
             progress = self._progress("model")
             parts = {blob.name: await read_file(blob, progress, place) for blob in blobs}
             return load_parts(parts, **options)

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from halfbyte.core.backends.opening import place_of_files
 from halfbyte.device.profile import load_profile, profile_names
 from halfbyte.device.simulate import simulate
 from halfbyte.device.speed import Draws, Processor, Tokens
@@ -20,7 +19,7 @@ from halfbyte.device.summary import band
 from halfbyte.device.tab import in_tab
 from halfbyte.errors import HalfbyteError
 from halfbyte.onnx.session import InferenceSession, SessionOptions
-from halfbyte.text.loading import load_bytes
+from halfbyte.text.loading import load_bytes, tab_place
 from halfbyte.text.model import LanguageModel
 from halfbyte.text.planning import Plan, Settings, plan
 
@@ -39,7 +38,8 @@ class Racer:
         """Open a language model, JavaScript's `Blob`."""
         from halfbyte.download.browser import read_file
 
-        data = await read_file(blob, lambda done, total: None, place_of_files("native", threads))
+        place = tab_place("model.gguf", {"threads": threads, "context": context})
+        data = await read_file(blob, lambda done, total: None, place)
         self.take(load_bytes(data, "model.gguf", own=True, threads=threads, context=context))
         executable = self._text_model().executable
         return {"threads": executable.threads, "backend": executable.backend}

@@ -19,7 +19,7 @@ from halfbyte.quantize import quantize_file
 from halfbyte.text.opening import open_model
 from halfbyte.web import pyodide
 from halfbyte.web.peers import PEERS, get_peers
-from halfbyte.web.wheel import KERNELS, file_name, make_kernels, make_wheel, repack
+from halfbyte.web.wheel import file_name, make_kernels, make_wheel, repack
 
 PAGE = Path(__file__).parent / "page"
 STORYTELLER = "storyteller-int4.gguf"
@@ -34,6 +34,7 @@ SENSES = {  # of the tab "See and hear": what each does, and its file
     "reader": "ppocr-v4-reader.onnx",
     "listener": "silero-vad-6.2.onnx",
 }
+STARTING = ("simd128", "relaxed")  # kernels of which a page loads one as it starts
 TEXT_PART = "halfbyte-text"  # in Pyodide's lock file: the part of halfbyte with which a page starts
 
 
@@ -158,7 +159,7 @@ def _pyodide_files() -> tuple[bytes, dict[str, Path | bytes]]:
     folder = pyodide.get_pyodide()
     wheel = make_wheel()
     parts = {TEXT_PART: (file_name(), make_wheel(graphs=False))}
-    for table in KERNELS:
+    for table in STARTING:
         parts[f"halfbyte-{table}"] = file_name(f"halfbyte_{table}"), make_kernels(table)
     lock = json.loads((folder / pyodide.LOCK).read_bytes())
     lock["packages"] = {

@@ -18,7 +18,10 @@ from pathlib import Path
 import halfbyte
 from halfbyte.errors import UnsupportedError
 
-KERNELS = {"simd128": "kernels.wasm", "relaxed": "kernels-relaxed.wasm"}
+KERNELS = {
+    "simd128": "kernels.wasm", "relaxed": "kernels-relaxed.wasm",
+    "relaxed64": "kernels-64.wasm",  # for models beyond 4 GB
+}  # fmt: skip
 PACKAGES = ("halfbyte", "halfbyte.quantize", "halfbyte.web")
 BEYOND_TEXT = (  # graphs, commands, the server, file formats other than GGUF, templates
     *("cli/", "device/", "evaluation/", "onnx/", "quantize/"),
@@ -29,7 +32,7 @@ BEYOND_TEXT = (  # graphs, commands, the server, file formats other than GGUF, t
     *("core/chrome_trace.py", "outputs.py", "__main__.py"),
     *("web/graphs/", "web/peers.py", "web/pyodide.py", "web/race.py", "web/server.py"),
     *("web/site.py", "web/wheel.py"),
-    *KERNELS.values(),  # of which a page loads one
+    *KERNELS.values(),  # of which a page loads one at its start
 )
 _DATE = (1980, 1, 1, 0, 0, 0)  # constant, so that the same files give the same bytes
 _MODE = 0o100644  # readable by all

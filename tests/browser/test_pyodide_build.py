@@ -15,7 +15,7 @@ from halfbyte.web.pyodide import LOCK, cache_folder, get_pyodide
 from halfbyte.web.site import lock_entry
 
 VERSION = "0.39"
-FILES = ("kernels.wasm", "kernels-relaxed.wasm")
+FILES = ("kernels.wasm", "kernels-relaxed.wasm", "kernels-64.wasm")
 
 
 def candidates() -> Iterator[str]:

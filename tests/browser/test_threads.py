@@ -170,10 +170,10 @@ async def cycle(close):
         await asyncio.sleep(0.02)
 
 await cycle(True)
-sizes = [len(heap.HEAPU8), len(memory.bytes), memory.allocated]
+sizes = [len(heap.HEAPU8), memory.bytes.size, memory.allocated]
 for number in range(40):
     await cycle(number % 2)
-[sizes, [len(heap.HEAPU8), len(memory.bytes), memory.allocated]]
+[sizes, [len(heap.HEAPU8), memory.bytes.size, memory.allocated]]
 """
     del models
     before, after = python.run(code)
@@ -219,7 +219,7 @@ counts, crews = [], []
 for threads in (2, 2, 3, 2, 3, 2):
     with halfbyte.load_bytes(data, "a.gguf", threads=threads) as model:
         model.generate("Tom", max_tokens=2)
-        crews.append(workers._crews[threads])
+        crews.append(next(crew for key, crew in workers._crews.items() if key[1] == threads))
         counts.append([threads, crews[-1].ready])
 [counts, len(set(map(id, crews)))]
 """

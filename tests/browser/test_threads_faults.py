@@ -30,7 +30,7 @@ REFUSE = """
 import warnings
 import halfbyte
 from pyodide.code import run_js
-from halfbyte.core.backends import opening, workers
+from halfbyte.core.backends import instance, opening
 refuse = run_js('''(most) => {
   const real = WebAssembly.Memory;
   WebAssembly.Memory = function (limits) {
@@ -39,10 +39,10 @@ refuse = run_js('''(most) => {
   };
   return () => { WebAssembly.Memory = real; };
 }''')
-results, usual = [], workers.MAX_PAGES
+results, usual = [], instance.MAX_PAGES["i32"]
 for most, tried in ((16384, usual), (0, usual), (24, (24,))):
     opening.shared_library.cache_clear()
-    restore, workers.MAX_PAGES = refuse(most), tried
+    restore, instance.MAX_PAGES["i32"] = refuse(most), tried
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -51,7 +51,7 @@ for most, tried in ((16384, usual), (0, usual), (24, (24,))):
                 results.append([model.executable.threads, text, [str(w.message) for w in caught]])
     finally:
         restore()
-        workers.MAX_PAGES = usual
+        instance.MAX_PAGES["i32"] = usual
         opening.shared_library.cache_clear()
 results
 """

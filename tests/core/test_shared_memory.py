@@ -23,7 +23,10 @@ class Bytes:
     def __init__(self) -> None:
         self.content = np.zeros(STEP, np.uint8)
 
-    def __len__(self) -> int:
+    limit = LIMIT
+
+    @property
+    def size(self) -> int:
         return len(self.content)
 
     def read(self, address: int, out: npt.NDArray[Any]) -> None:
@@ -40,7 +43,7 @@ class Bytes:
 
     def grow(self, nbytes: int) -> None:
         more = -(-nbytes // STEP) * STEP
-        if len(self) + more > LIMIT:
+        if self.size + more > LIMIT:
             raise MemoryError(f"{nbytes} bytes")
         self.content = np.concatenate([self.content, np.zeros(more, np.uint8)])
 
@@ -126,13 +129,13 @@ def test_memory_is_reused_and_joined(memory: SharedMemory) -> None:
         kept.append((array, number))
         if len(kept) > 60:
             kept.clear()
-    size = len(memory.bytes)
+    size = memory.bytes.size
     del array
     kept.clear()
     gc.collect()
     assert memory.allocated == 128  # what comes before the first address
     whole = memory.unset(size - 128)
-    assert len(memory.bytes) == size
+    assert memory.bytes.size == size
     assert whole.nbytes == size - 128
 
 

@@ -21,9 +21,9 @@ from halfbyte.device.kernels import ROWS, usual_kernels
 from halfbyte.device.profile import Profile, load_profile
 from halfbyte.device.quantity import Quantity
 from halfbyte.device.schema import read_file
-from halfbyte.device.tab import Tab, in_tab, usual_tab
+from halfbyte.device.tab import WIDE_BYTES, Tab, in_tab, usual_tab
 from halfbyte.device.toml_writer import to_toml
-from halfbyte.download.transfer import HEAP_BYTES
+from halfbyte.download.transfer import ARRAY_BYTES, HEAP_BYTES
 from halfbyte.errors import HalfbyteError
 from halfbyte.onnx.files import open_onnx
 from halfbyte.text.footprint import FILE, REST_BYTES, TAB_BYTES
@@ -71,21 +71,38 @@ def test_a_tab_s_limit_decides(repository: Path) -> None:
     assert list(roomy.levels) == ["baseline"]
 
 
-def test_no_tab_has_more_than_32_bits_address() -> None:
-    large = in_tab(with_tab(64_000, 2000, 99_000)).memory.tab_mb
-    assert (large.low, large.value, large.high) == (2000, HEAP_BYTES / 1e6, HEAP_BYTES / 1e6)
+@pytest.mark.parametrize("addressed", [HEAP_BYTES, WIDE_BYTES])
+def test_no_tab_has_more_than_is_addressed(addressed: int) -> None:
+    large = in_tab(with_tab(64_000, 2000, 99_000), addressed).memory.tab_mb
+    assert (large.low, large.value, large.high) == (2000, addressed / 1e6, addressed / 1e6)
 
 
-def test_a_file_larger_than_an_array_fits_no_tab(
-    repository: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_model_beyond_32_bits(repository: Path) -> None:
+    """Its file is no array, and may be larger than one; 64 bits end at 16 GiB."""
+    file = zeros(repository, "mistral-7b", "Q4_0")
+    result = Fitter(file, with_tab(64_000), tab=True).fit("baseline", Given(context=4096))
+    assert result.asked.memory[FILE] > ARRAY_BYTES
+    assert HEAP_BYTES < result.asked.private < WIDE_BYTES
+    assert result.fits
+    assert "it needs 64-bit memory" in _verdict(result)
+    assert "64-bit" not in _verdict(fit(repository, 1000))
+    large = Fitter(zeros(repository, "mistral-7b", "F32"), with_tab(64_000), tab=True)
+    assert not large.fit("baseline", Given()).fits
+
+
+def test_a_graph_larger_than_an_array_fits_no_tab(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However much memory there is; smaller types do."""
-    size = fit(repository, 64_000).asked.memory[FILE]
-    assert fit(repository, 64_000).fits
+    sizes = {"batch": 8, "n": 3}
+    size = graph(tmp_path, 64_000, sizes).asked.memory[FILE]
+    assert graph(tmp_path, 64_000, sizes).fits
+    assert graph(tmp_path, 64_000, sizes).limit_mb.value == HEAP_BYTES / 1e6
     monkeypatch.setattr("halfbyte.device.fit.ARRAY_BYTES", size - 1)
-    result = fit(repository, 64_000)
+    result = graph(tmp_path, 64_000, sizes)
     assert (result.fits, result.asked.sure) == (False, True)
-    assert [need.memory[FILE] < size for need in result.would] == [True, True]
+    assert result.would
+    assert all(need.memory[FILE] < size for need in result.would)
     assert f"DOES NOT FIT: the file has {size / 1e6:.0f} MB; an array has" in _verdict(result)
 
 

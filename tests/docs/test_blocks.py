@@ -39,6 +39,8 @@ NOT_RUN = {
     "halfbyte fit llama-1b": "a model of a billion weights",
     "halfbyte eval mobilenet-int8.onnx": "shows how one processor rounds",
     "python tools/build_wasm.py": "compiles; `make test` does",
+    "python tools/make_model.py --shape mistral-7b": "writes 4 GB for minutes",
+    "python -m benches.browser.wide": "runs 4 GB; tests/browser/test_wide_memory.py has small ones",
     "pip wheel ": "builds; tests/packaging does",
     "pip install jupyterlite": "installs from PyPI; `make test-notebooks` does",
     "jupyter lite ": "needs JupyterLite; `make test-notebooks` does",

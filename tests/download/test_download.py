@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from tests.support import aio
 from tests.support.http_server import (
@@ -24,7 +25,7 @@ from tests.support.http_server import (
 )
 
 import halfbyte
-from halfbyte.download import DownloadError, fetch, transfer
+from halfbyte.download import DownloadError, Place, fetch, transfer
 from halfbyte.download.response import Head, Version
 from halfbyte.quantize import quantize_file
 from halfbyte.text.opening import open_bytes
@@ -55,6 +56,35 @@ def test_the_bytes_arrive(server: Server, answer: Answer) -> None:
     assert seen[0] == (0, total)
     assert seen[-1] == (3500, total)
     assert server.starts == ([0, 1000, 2000, 3000] if answer is in_pieces else [0])
+
+
+class Noting(Place):
+    """Notes what it is asked for."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+        self.asked: list[tuple[int, bytes]] = []
+
+    def check(self, size: int) -> None:
+        self.sizes.append(size)
+
+    def allocate(self, size: int, start: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+        self.asked.append((size, start.tobytes()))
+        return super().allocate(size, start)
+
+
+@pytest.mark.parametrize("answer", [in_pieces, regardless])
+def test_the_beginning_of_a_large_file_decides(
+    server: Server, answer: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is known when memory is chosen; a small file's is not."""
+    server.answer, small, large = answer, Noting(), Noting()
+    assert aio.run(fetch(server.url, place=small)).data.tobytes() == server.body
+    assert (small.sizes, small.asked) == ([3500], [(3500, b"")])
+    monkeypatch.setattr(transfer, "LARGE", 3500)
+    monkeypatch.setattr(transfer, "START", 2500)
+    assert aio.run(fetch(server.url, place=large)).data.tobytes() == server.body
+    assert (large.sizes, large.asked) == ([3500], [(3500, server.body[:2000])])
 
 
 def test_a_server_that_starts_anew_is_followed(server: Server) -> None:
@@ -169,7 +199,7 @@ def test_larger_than_a_tab_holds(server: Server, monkeypatch: pytest.MonkeyPatch
     """Refused by its length, before bytes are requested or memory is allocated."""
     server.answer = huge
     monkeypatch.setattr("sys.platform", "emscripten")
-    with pytest.raises(halfbyte.HalfbyteError, match="5369 MB do not fit: expected at most 2147"):
+    with pytest.raises(halfbyte.HalfbyteError, match="21475 MB do not fit: expected at most 2147"):
         get(server)
 
 

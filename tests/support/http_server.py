@@ -119,8 +119,8 @@ def status(number: int) -> Answer:
 
 
 def huge(handler: Handler, start: int) -> None:
-    """Announce 5 GiB."""
-    handler.head(200, Content_Length=str(5 << 30))
+    """Announce 20 GiB, more than any memory of a browser."""
+    handler.head(200, Content_Length=str(20 << 30))
 
 
 def never(handler: Handler, start: int) -> None:
@@ -153,5 +153,5 @@ def answering() -> AbstractContextManager[Server]:
 BAD_ANSWERS = {
     "404": (status(404), "model.gguf: the server answered 404"),
     "never": (never, "model.gguf: broke off at byte 0 of"),
-    "5 GB": (huge, "5369 MB do not fit: expected at most 2147 MB, the largest array of NumPy"),
+    "20 GB": (huge, "21,475 MB do not fit (model's file 21,475 MB): "),
 }

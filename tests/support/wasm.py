@@ -16,12 +16,17 @@ import numpy.typing as npt
 import wasmtime
 from tests.support.tools import one_at_a_time
 
+from halfbyte.core.backends import side_module
 from halfbyte.core.backends.library import Library
 from halfbyte.core.backends.native import NativeExecutable
 from halfbyte.core.backends.shared import SharedMemory
 from halfbyte.core.program import Program
 
-FILES = {"simd128": "kernels.wasm", "relaxed": "kernels-relaxed.wasm"}
+FILES = {
+    "simd128": "kernels.wasm",
+    "relaxed": "kernels-relaxed.wasm",
+    "relaxed64": "kernels-64.wasm",
+}
 PAGE = 1 << 16
 STACK, DATA = 8 * PAGE, 16 * PAGE  # end of the stack, which grows down; start of the module's data
 HEAP = 32 * PAGE
@@ -45,7 +50,7 @@ def folder() -> Path:
 @cache
 def _module(isa: str) -> tuple[wasmtime.Engine, wasmtime.Module]:
     config = wasmtime.Config()
-    config.wasm_relaxed_simd = True
+    config.wasm_relaxed_simd = config.wasm_memory64 = True
     engine = wasmtime.Engine(config)
     return engine, wasmtime.Module.from_file(engine, str(folder() / FILES[isa]))
 
@@ -53,12 +58,15 @@ def _module(isa: str) -> tuple[wasmtime.Engine, wasmtime.Module]:
 class Bytes:
     """The bytes of a WebAssembly memory, as `SharedMemory` accesses them."""
 
-    def __init__(self, store: wasmtime.Store, nbytes: int) -> None:
+    limit = 1 << 32
+
+    def __init__(self, store: wasmtime.Store, nbytes: int, *, wide: bool) -> None:
         self._store, self._pages = store, -(-(HEAP + nbytes) // PAGE)
         limits = wasmtime.Limits(self._pages, None)
-        self.memory = wasmtime.Memory(store, wasmtime.MemoryType(limits))
+        self.memory = wasmtime.Memory(store, wasmtime.MemoryType(limits, is_64=wide))
 
-    def __len__(self) -> int:
+    @property
+    def size(self) -> int:
         return self._pages * PAGE
 
     def view(self, address: int, nbytes: int) -> U8:
@@ -90,19 +98,15 @@ class Functions:
     def __init__(self, isa: str, nbytes: int) -> None:
         engine, module = _module(isa)
         self._store = store = wasmtime.Store(engine)
-        self._bytes = Bytes(store, nbytes)
+        address = side_module.address_type((folder() / FILES[isa]).read_bytes())
+        self._bytes = Bytes(store, nbytes, wide=address == "i64")
         self.memory = SharedMemory(self._bytes, HEAP)
-        table = wasmtime.Table(
-            store,
-            wasmtime.TableType(wasmtime.ValType.funcref(), wasmtime.Limits(1024, None)),
-            None,
-        )
         values = {
             "memory": self._bytes.memory,
-            "__indirect_function_table": table,
-            "__memory_base": _constant(store, DATA),
-            "__table_base": _constant(store, 1),
-            "__stack_pointer": _variable(store, STACK),
+            "__indirect_function_table": _table(store, engine, address),
+            "__memory_base": _place(store, address, DATA),
+            "__table_base": _place(store, address, 1),
+            "__stack_pointer": _place(store, address, STACK, mutable=True),
         }
         imports = [values[str(item.name)] for item in module.imports]
         self._exports = wasmtime.Instance(store, module, imports).exports(store)
@@ -116,7 +120,7 @@ class Functions:
     def _text(self, address: int) -> bytes | None:
         if not address:
             return None
-        text = self._bytes.view(address, min(TEXT, len(self._bytes) - address))
+        text = self._bytes.view(address, min(TEXT, self._bytes.size - address))
         return text[: int(np.argmin(text != 0))].tobytes()
 
     def hb_kernel_list(self) -> bytes | None:
@@ -142,14 +146,17 @@ class Functions:
         return lambda *arguments: self._call(name, *arguments)
 
 
-def _constant(store: wasmtime.Store, value: int) -> wasmtime.Global:
-    kind = wasmtime.GlobalType(wasmtime.ValType.i32(), mutable=False)
-    return wasmtime.Global(store, kind, wasmtime.Val.i32(value))
+def _table(store: wasmtime.Store, engine: wasmtime.Engine, address: str) -> Any:
+    """A table with places of this type: wasmtime makes one of 64 bits only in a module."""
+    text = f'(module (table (export "table") {address} 1024 funcref))'
+    module = wasmtime.Module(engine, wasmtime.wat2wasm(text))
+    return wasmtime.Instance(store, module, []).exports(store)["table"]
 
 
-def _variable(store: wasmtime.Store, value: int) -> wasmtime.Global:
-    kind = wasmtime.GlobalType(wasmtime.ValType.i32(), mutable=True)
-    return wasmtime.Global(store, kind, wasmtime.Val.i32(value))
+def _place(store: wasmtime.Store, address: str, value: int, *, mutable: bool = False) -> Any:
+    kind = getattr(wasmtime.ValType, address)()
+    of = wasmtime.GlobalType(kind, mutable=mutable)
+    return wasmtime.Global(store, of, getattr(wasmtime.Val, address)(value))
 
 
 def library(isa: str, nbytes: int) -> Library:

@@ -4,6 +4,7 @@ export const $ = (id) => document.getElementById(id);
 const COLOURS = ["#1f6f5c", "#5cc4a6", "#e0a030", "#b5651d", "#5b7db1", "#9a9a9a"];
 const BACKENDS = {
   "native-relaxed": "WebAssembly, relaxed SIMD",
+  "native-relaxed64": "WebAssembly, relaxed SIMD, 64-bit memory",
   "native-simd128": "WebAssembly SIMD (128 bits)",
   numpy: "NumPy, without SIMD",
 };

@@ -172,17 +172,18 @@ def _memory(need: Verdict, what: str) -> Iterator[str]:
 
 
 def _verdict(fit: Fit[N]) -> str:
-    from halfbyte.device.fit import too_large
-    from halfbyte.download.transfer import ARRAY_BYTES
+    from halfbyte.download.transfer import ARRAY_BYTES, HEAP_BYTES
 
     need, limit = fit.asked, fit.limit_mb
     margin = limit.value * 1e6 - need.private
     why = f"with {_mb(margin)} MB to spare" if need.fits else f"{_mb(-margin)} MB too much"
-    if too_large(need.memory):
+    if margin >= 0 and not need.fits:  # the only other limit
         file, limit_mb = need.memory[FILE] / 1e6, ARRAY_BYTES / 1e6
         why = f"the file has {file:.0f} MB; an array has at most {limit_mb:.0f} MB there"
     doubt = "" if need.sure else "; uncertain, as the device's limit is not known exactly"
     text = f"{'fits' if need.fits else 'DOES NOT FIT'}: {why}{doubt}"
+    if fit.place == "tab" and need.fits and need.private > HEAP_BYTES:
+        text += "; it needs 64-bit memory, which Chromium and Firefox have"
     return f"{text}; {_storage(need)}" if need.from_storage else text
 
 

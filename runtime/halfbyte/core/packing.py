@@ -37,7 +37,8 @@ def to_pack(program: Program, weights: str = "auto") -> list[Buffer]:
     program : Program
         After all passes.
     weights : {"auto", "packed", "mapped", "streamed"}
-        "auto" packs if the whole plan takes at most half of this machine's memory.
+        "auto" packs if that takes no memory, since the file's bytes are the model's own, or if the
+        whole plan takes at most half of this machine's memory.
     """
     others: set[Buffer] = set()
     for instruction in program.instructions:
@@ -45,7 +46,9 @@ def to_pack(program: Program, weights: str = "auto") -> list[Buffer]:
             others.update(instruction.inputs)
     multiplied = {i.operands["w"] for i in program.instructions if i.operator is ops.matmul_int8}
     matrices = [b for b in program.buffers if b in multiplied and b not in others and _packable(b)]
-    return matrices if weights == "packed" or (weights == "auto" and has_room(program)) else []
+    in_place = all(buffer.value.owned for buffer in matrices if isinstance(buffer.value, Tensor))
+    auto = weights == "auto" and (in_place or has_room(program))
+    return matrices if weights == "packed" or auto else []
 
 
 def has_room(program: Program) -> bool:
@@ -69,7 +72,7 @@ def pack(program: Program, buffers: Iterable[Buffer], file: ModelFile, threads: 
     not fit. The tensors give them away, and cannot be used afterwards.
     """
     tensors = {buffer: _tensor(buffer) for buffer in buffers}
-    library = library_for(threads)
+    library = library_for(threads, program)
     own = {buffer: _taken(tensor, library.memory) for buffer, tensor in tensors.items()}
     arena = aligned(sum(_padded(tensors[b].nbytes) for b, data in own.items() if data is None))
     single, shared = Kernels(library=library), Kernels(threads=threads, library=library)

@@ -20,8 +20,8 @@ from halfbyte.device.profile import Profile
 from halfbyte.device.quantity import Quantity
 from halfbyte.device.smaller import smaller_types
 from halfbyte.device.speed import Draws, Processor, Speed, fast_cores
-from halfbyte.device.tab import in_tab
-from halfbyte.download.transfer import ARRAY_BYTES
+from halfbyte.device.tab import WIDE_BYTES, in_tab
+from halfbyte.download.transfer import ARRAY_BYTES, HEAP_BYTES
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.text import footprint
@@ -134,6 +134,8 @@ class Room:
         Cores that compute; by default the fast ones. A tab has one.
     seed : int
         Seed of the draws.
+    array : bool
+        A tab holds the file as one array of NumPy, and all else in the same heap.
 
     Raises
     ------
@@ -141,8 +143,12 @@ class Room:
         The device has fewer cores than threads.
     """
 
-    def __init__(self, profile: Profile, threads: int | None, seed: int, *, tab: bool) -> None:
-        self.profile, self.tab, self._seed = in_tab(profile) if tab else profile, tab, seed
+    def __init__(
+        self, profile: Profile, threads: int | None, seed: int, *, tab: bool, array: bool = False
+    ) -> None:
+        addressed = HEAP_BYTES if array else WIDE_BYTES
+        self.profile = in_tab(profile, addressed) if tab else profile
+        self.tab, self._array, self._seed = tab, array, seed
         self.place = "tab" if tab else "app"
         self.limit = self.profile.memory.tab_mb if tab else self.profile.memory.app_mb
         self.threads = 1 if tab else fast_cores(profile) if threads is None else threads
@@ -151,7 +157,7 @@ class Room:
 
     def fits(self, memory: Mapping[str, int]) -> bool:
         """Whether these bytes by kind fit, including the limit on a tab's file."""
-        return _private(memory) <= self.limit.value * 1e6 and not too_large(memory)
+        return _private(memory) <= self.limit.value * 1e6 and not self._too_large(memory)
 
     def verdict(
         self, settings: str, memory: Mapping[str, int], *, streamed: bool = False
@@ -162,11 +168,15 @@ class Room:
         return Verdict(
             settings, dict(memory), total, private,
             fits=self.fits(memory),
-            sure=too_large(memory)
+            sure=self._too_large(memory)
             or private <= self.limit.low * 1e6
             or private > self.limit.high * 1e6,
             from_storage=streamed or dropped,
         )  # fmt: skip
+
+    def _too_large(self, memory: Mapping[str, int]) -> bool:
+        """Whether a tab's file is larger than the largest array of a browser."""
+        return self._array and memory.get(FILE, 0) > ARRAY_BYTES
 
     def draws(self) -> tuple[Draws, Rates]:
         """Draws of the uncertain numbers, and the cores' rates with them; the same each time."""
@@ -303,11 +313,6 @@ def largest(fits: Callable[[int], bool], limit: int) -> int:
         else:
             high = middle - 1
     return low
-
-
-def too_large(memory: Mapping[str, int]) -> bool:
-    """Whether a tab's file is larger than the largest array of a browser."""
-    return memory.get(FILE, 0) > ARRAY_BYTES
 
 
 def _private(memory: Mapping[str, int]) -> int:

@@ -208,7 +208,7 @@ class GraphFitter:
         *,
         tab: bool = False,
     ) -> None:
-        self.model, self.room = model, Room(profile, threads, seed, tab=tab)
+        self.model, self.room = model, Room(profile, threads, seed, tab=tab, array=True)
         self._planner = GraphPlanner(model, self.room.threads)
 
     def fit(self, sizes: Mapping[str, int]) -> Fit[GraphNeed]:

@@ -1,4 +1,4 @@
-"""Profiles of a browser tab instead of an app: WebAssembly on one thread, and one heap for all."""
+"""Profiles of a browser tab instead of an app: WebAssembly on one thread, and a page's memory."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated
 
+from halfbyte.core.backends.instance import MAX_PAGES, PAGE
 from halfbyte.device import schema
 from halfbyte.device.kernels import Kernel
 from halfbyte.device.profile import Overhead, Profile
 from halfbyte.device.quantity import Quantity
 from halfbyte.device.schema import named, number
-from halfbyte.download.transfer import HEAP_BYTES
 
+WIDE_BYTES = PAGE * MAX_PAGES["i64"][0]  # of WebAssembly's memory with 64 bits
 _MEASURED = Path(__file__).with_name("tab.toml")
 
 _Times = Annotated[Quantity, number(1e-2, 1e3)]
@@ -39,15 +40,12 @@ def usual_tab() -> Tab:
     return schema.read_file(Tab, _MEASURED)
 
 
-def in_tab(profile: Profile) -> Profile:
-    """The profile of a device as seen from a browser tab.
-
-    A tab gets at most the memory that WebAssembly addresses with 32 bits.
-    """
+def in_tab(profile: Profile, addressed: int = WIDE_BYTES) -> Profile:
+    """The profile of a device as seen from a browser tab, which addresses so many bytes."""
     tab, memory, overhead = usual_tab(), profile.memory, profile.overhead
     return replace(
         profile,
-        memory=replace(memory, tab_mb=_bounded(memory.tab_mb, HEAP_BYTES / 1e6)),
+        memory=replace(memory, tab_mb=_bounded(memory.tab_mb, addressed / 1e6)),
         overhead=Overhead(
             _product(overhead.launch_us, tab.launch), _product(overhead.call_us, tab.call)
         ),

@@ -11,6 +11,7 @@ in the browser; `hub` pulls from the Hugging Face hub with the hub's own library
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,10 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.download.response import DownloadError
-from halfbyte.download.transfer import Allocate, Progress, Source, Transfer, sha256_of
+from halfbyte.download.response import ConnectionLostError, DownloadError, Version
+from halfbyte.download.transfer import TIMEOUT, Place, Progress, Source, Transfer, sha256_of
 
-__all__ = ["Download", "DownloadError", "Progress", "Source", "fetch", "forget"]
+__all__ = ["Download", "DownloadError", "Place", "Progress", "Source", "fetch", "forget", "size_of"]
 
 IN_BROWSER = sys.platform == "emscripten"
 
@@ -52,7 +53,7 @@ async def fetch(
     sha256: str | None = None,
     keep: bool = True,
     source: Callable[[], Source] | None = None,
-    allocate: Allocate | None = None,
+    place: Place | None = None,
 ) -> Download:
     """The bytes at an address, or those kept from an earlier visit.
 
@@ -69,27 +70,27 @@ async def fetch(
         damaged or have changed on the server. Elsewhere without effect.
     source : callable, optional
         Returns a :class:`Source` for each attempt; by default the platform's.
-    allocate : callable, optional
-        Makes the array for a number of bytes, which may be in another memory than NumPy's.
+    place : Place, optional
+        Allocates memory for the file, which may be another than NumPy's.
 
     Raises
     ------
     DownloadError
         The server refused, the transfer failed finally, or the hash differs.
     MemoryBudgetError
-        The file does not fit the browser's heap; nothing was fetched.
+        The file, or what it is for, does not fit; at most the beginning was fetched.
     """
     progress = progress or (lambda done, total: None)
     keep, sha256 = keep and IN_BROWSER, (sha256 or "").lower()
     if keep:
         from halfbyte.download import kept
 
-        if (data := await kept.find(url, progress, sha256, allocate)) is not None:
+        if (data := await kept.find(url, progress, sha256, place)) is not None:
             return Download(data, kept=True)
-    transfer = Transfer(url, progress, source or _platform_source(), sha256, allocate)
+    transfer = Transfer(url, progress, source or _platform_source(), sha256, place)
     if keep:
         steps = kept.Partial(url)
-        if begun := await steps.restore(allocate):
+        if begun := await steps.restore(place or Place()):
             transfer.resume(*begun)
         transfer.arrived = steps.arrived
     data = await transfer.fetch()
@@ -99,6 +100,24 @@ async def fetch(
         raise DownloadError(f"{url}: expected sha256 {transfer.sha256}, found {actual}")
     note = await kept.keep(url, data, transfer.head, transfer.sha256) if keep else ""
     return Download(data, note=note)
+
+
+async def size_of(
+    url: str, *, keep: bool = True, source: Callable[[], Source] | None = None
+) -> int | None:
+    """Bytes at an address, or of those kept; None if that is unknown. For arguments see `fetch`."""
+    if keep and IN_BROWSER:
+        from halfbyte.download import kept
+
+        if (size := await kept.size(url)) is not None:
+            return size
+    response = (source or _platform_source())()
+    try:
+        return (await asyncio.wait_for(response.open(url, 0, Version()), TIMEOUT)).total
+    except (ConnectionLostError, TimeoutError):
+        return None
+    finally:
+        await response.close()
 
 
 async def forget(url: str) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.download.response import ConnectionLostError, Head, Version, read_head
-from halfbyte.download.transfer import Allocate, Progress, check_size, new_bytes, put
+from halfbyte.download.transfer import LARGE, START, Place, Progress, about, put
 
 U8 = npt.NDArray[np.uint8]
 js: Any = import_module("js")
@@ -132,14 +132,18 @@ def whole_url(url: str) -> str:
         return url
 
 
-async def read_file(file: Any, progress: Progress, allocate: Allocate | None = None) -> U8:
+async def read_file(
+    file: Any, progress: Progress, place: Place | None = None, name: str = ""
+) -> U8:
     """The bytes of a JavaScript `File` or `Blob`, read straight into one array.
 
-    In parts, each of which Python awaits: a stream has chunks of some kilobytes.
+    In parts, each of which Python awaits: a stream has chunks of some kilobytes. Errors of memory
+    begin with `name`, by default the file's own.
     """
-    size = int(file.size)
-    check_size(getattr(file, "name", "file"), size)
-    data, done = new_bytes(size, allocate), 0
+    size, place = int(file.size), place or Place()
+    with about(name or getattr(file, "name", "file"), size):
+        place.check(size)
+        data, done = place.allocate(size, await _start(file, size)), 0
     progress(0, size)
     while done < size:
         end = min(done + _PART, size)
@@ -148,3 +152,11 @@ async def read_file(file: Any, progress: Progress, allocate: Allocate | None = N
         done = end
         progress(done, size)
     return data
+
+
+async def _start(file: Any, size: int) -> U8:
+    """The beginning of a large file."""
+    if size < LARGE:
+        return np.empty(0, np.uint8)
+    buffer = await call(file.slice(0, START), "arrayBuffer")
+    return np.frombuffer(buffer.to_bytes(), np.uint8)

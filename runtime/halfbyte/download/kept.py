@@ -33,7 +33,8 @@ from halfbyte.download.browser import (
     whole_url,
 )
 from halfbyte.download.response import ConnectionLostError, Head, Version
-from halfbyte.download.transfer import Allocate, Progress, new_bytes, pieces, sha256_of
+from halfbyte.download.transfer import START, Place, Progress, pieces, sha256_of
+from halfbyte.errors import MemoryBudgetError
 
 FOLDER = "halfbyte-models"
 PART = 1 << 24  # bytes of a checksum
@@ -74,7 +75,7 @@ class Record:
 
 
 async def find(
-    url: str, progress: Progress, sha256: str = "", allocate: Allocate | None = None
+    url: str, progress: Progress, sha256: str = "", place: Place | None = None
 ) -> U8 | None:
     """The bytes that are kept for an address.
 
@@ -92,12 +93,20 @@ async def find(
         return None
     if record.sha256 and sha256 not in ("", record.sha256):
         return None
-    data = await read_file(file, progress, allocate)
+    data = await read_file(file, progress, place, url)
     if await _sums(data) != record.sums:
         return None
     if not sha256 or record.sha256:
         return data
     return data if sha256_of(data) == sha256 else None
+
+
+async def size(url: str) -> int | None:
+    """Bytes of the file that is kept for an address; None if there is none."""
+    try:
+        return int((await _file(await _folder(), _name(url))).size)
+    except _ABSENT:
+        return None
 
 
 async def keep(url: str, data: U8, head: Head, sha256: str = "") -> str:
@@ -118,7 +127,7 @@ async def keep(url: str, data: U8, head: Head, sha256: str = "") -> str:
         await _write(folder, _name(url), data)
         version = head.version
         record = Record(
-            len(data), await _sums(data), head.total, version.etag, version.modified, sha256,
+            data.nbytes, await _sums(data), head.total, version.etag, version.modified, sha256,
             whole_url(url),
         )  # fmt: skip
         text = np.frombuffer(json.dumps(asdict(record)).encode(), np.uint8)
@@ -127,7 +136,7 @@ async def keep(url: str, data: U8, head: Head, sha256: str = "") -> str:
         await forget(url)
         full = getattr(error, "name", "") == "QuotaExceededError"
         reason = "its storage is full" if full else f"it has no storage here: {error}"
-        return f"the browser did not keep the model ({len(data) / 1e6:.1f} MB): {reason}"
+        return f"the browser did not keep the model ({data.nbytes / 1e6:.1f} MB): {reason}"
     return ""
 
 
@@ -162,21 +171,26 @@ class Partial:
         self._writing: asyncio.Task[None] | None = None
         self._failed = False  # then nothing more is kept: the storage is full, or there is none
 
-    async def restore(self, allocate: Allocate | None) -> tuple[U8, int, Head] | None:
-        """The array with the bytes of an earlier visit, their number, and the file's head."""
+    async def restore(self, place: Place) -> tuple[U8, int, Head] | None:
+        """The array with the bytes of an earlier visit, their number, and the file's head.
+
+        None also if they have no place; the transfer then says why.
+        """
         try:
             folder = await _folder()
             text = await _text(await _file(folder, self._name + PARTIAL))
             record = _Steps(**json.loads(text))
-            data = (allocate or new_bytes)(record.total)
-            done = 0
+            place.check(record.total)
+            data, done = np.empty(0, np.uint8), 0
             for i, sums in enumerate(record.sums):
                 step = await read_file(await _file(folder, self._step(i)), lambda *_: None)
                 if len(step) != record.step or await _sums(step) != sums:
                     break
+                if not done:
+                    data = place.allocate(record.total, step[:START])
                 data[done : done + len(step)] = step
                 done += len(step)
-        except (*_ABSENT, ValueError, TypeError, MemoryError):
+        except (*_ABSENT, ValueError, TypeError, MemoryError, MemoryBudgetError):
             return None
         if not done:
             return None
@@ -308,7 +322,7 @@ async def _changed(url: str, record: Record) -> bool:
 async def _sums(data: U8) -> list[int]:
     """CRC-32 of each part; in WebAssembly seven times as fast as the browser's SHA-256."""
     sums = []
-    for first in range(0, len(data), PART):
+    for first in range(0, data.nbytes, PART):
         total = 0
         for piece in pieces(data[first : first + PART]):
             total = zlib.crc32(piece.data, total)

@@ -11,7 +11,7 @@ import hashlib
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import numpy as np
@@ -29,7 +29,6 @@ from halfbyte.room import machine_bytes
 
 U8 = npt.NDArray[np.uint8]
 Progress = Callable[[int, "int | None"], None]  # bytes done, bytes in total if known
-Allocate = Callable[[int], U8]  # bytes of any content, also in another memory; or `MemoryError`
 
 ATTEMPTS = 5  # in a row, without PROGRESS between them
 PROGRESS = 1 << 16  # bytes beyond the furthest attempt that reset the count of attempts
@@ -41,7 +40,30 @@ _PIECE = 1 << 24  # bytes that are hashed or written at once
 _COPIED = 1 << 20  # the same from another memory, of which each piece is a copy
 SLOWEST = 1024  # bytes per second, over TIMEOUT
 HEAP_BYTES = 4 << 30  # addressable in WebAssembly with 32 bits
-ARRAY_BYTES = (2 << 30) - 1  # NumPy's largest array there, hence the largest model file
+ARRAY_BYTES = (2 << 30) - 1  # NumPy's largest array there
+LARGE = 1 << 29  # bytes of a file whose beginning is read before its memory is chosen
+START = 1 << 25  # bytes of that beginning
+
+
+class Place:
+    """Where a file goes: NumPy's memory, or another."""
+
+    def check(self, size: int) -> None:
+        """Refuse a size, before anything is fetched; raises `MemoryBudgetError`."""
+        check_size(size)
+
+    def allocate(self, size: int, start: U8) -> U8:
+        """Bytes of any content, for a file that begins so, if its size is `LARGE` or more.
+
+        Raises
+        ------
+        MemoryError
+            Nothing is left.
+        MemoryBudgetError
+            What the file is for would not fit.
+        """
+        del start
+        return np.empty(size, np.uint8)
 
 
 class Source(Protocol):
@@ -70,8 +92,8 @@ class Transfer:
         Returns the source of each attempt.
     sha256 : str, optional
         The hash with which the caller will compare the bytes.
-    allocate : callable, optional
-        Makes the array for a file whose size is known; `numpy.empty` by default.
+    place : Place, optional
+        Allocates memory for a file whose size is known.
 
     Attributes
     ----------
@@ -89,11 +111,11 @@ class Transfer:
         progress: Progress,
         source: Callable[[], Source],
         sha256: str = "",
-        allocate: Allocate | None = None,
+        place: Place | None = None,
     ) -> None:
         self.url, self._progress, self._source = url, progress, source
         self.head, self.sha256 = Head(0), sha256
-        self._allocate_in = allocate
+        self._place = place or Place()
         self._data = np.empty(0, np.uint8)
         self._done = 0
         self._resumable = False
@@ -199,44 +221,60 @@ class Transfer:
         end = self._done + len(chunk)
         if limit is not None and end > limit:
             raise DownloadError(f"{self.url}: more than the {limit} bytes announced")
-        if end > self._data.nbytes:  # the length is unknown
-            self._data = np.asarray(self._data)
-            check_size(self.url, end)
-            grown = 2 * self._data.nbytes
-            size = max(end, min(grown, ARRAY_BYTES) if sys.platform == "emscripten" else grown)
-            self._allocate(size, lambda: self._data.resize(size, refcheck=False))
+        if end > self._data.nbytes:
+            if self.head.total is None:
+                self._grow(end)
+            else:
+                self._move(self.head.total)
         put(chunk, self._data[self._done : end])
         self._done = end
 
+    def _grow(self, end: int) -> None:
+        """Make room for a file whose length is unknown."""
+        self._data = np.asarray(self._data)
+        with about(self.url, end):
+            check_size(end)
+            grown = 2 * self._data.nbytes
+            size = max(end, min(grown, ARRAY_BYTES) if sys.platform == "emscripten" else grown)
+            self._data.resize(size, refcheck=False)
+
     def _reserve(self, size: int) -> None:
-        """Allocate an array for the whole file; pages become resident as bytes arrive."""
-        check_size(self.url, size)
+        """Make room for a whole file or, if it is large, for its beginning."""
+        with about(self.url, size):
+            self._place.check(size)
         if self._data.nbytes == size:
             return
         self._data = np.empty(0, np.uint8)
-        self._data = self._allocate(size, lambda: new_bytes(size, self._allocate_in))
+        if size < LARGE:
+            self._move(size)
+        else:
+            self._data = np.empty(START, np.uint8)
 
-    def _allocate(self, size: int, make: Callable[[], Any]) -> Any:
-        try:
-            return make()
-        except MemoryError:
-            raise OutOfMemoryError(
-                f"{self.url}: {size / 1e6:.0f} MB do not fit beside what is in memory now"
-            ) from None
+    def _move(self, size: int) -> None:
+        """Allocate an array for the whole file; pages become resident as bytes arrive."""
+        start = self._data[: self._done]
+        with about(self.url, size):
+            self._data = self._place.allocate(size, start)
+        self._data[: len(start)] = start
 
 
-def new_bytes(size: int, allocate: Allocate | None = None) -> U8:
-    """Bytes of any content, in NumPy's memory if `allocate` fails; or `MemoryError`."""
-    if allocate is not None:
-        with suppress(MemoryError):
-            return allocate(size)
-    return np.empty(size, np.uint8)
+@contextmanager
+def about(name: str, size: int) -> Iterator[None]:
+    """Let errors of memory say that it was for a file of this name and size."""
+    try:
+        yield
+    except MemoryBudgetError as error:
+        raise type(error)(f"{name}: {error}") from None
+    except MemoryError:
+        raise OutOfMemoryError(
+            f"{name}: {size / 1e6:.0f} MB do not fit beside what is in memory now"
+        ) from None
 
 
 def pieces(data: Any) -> Iterator[U8]:
     """Bytes of any memory in NumPy's, a few at a time; views if they are there already."""
     size = _PIECE if isinstance(data, np.ndarray) else _COPIED
-    for first in range(0, len(data), size):
+    for first in range(0, data.nbytes, size):
         yield np.asarray(data[first : first + size])
 
 
@@ -265,14 +303,14 @@ async def _in_time(step: Any) -> Any:
         raise ConnectionLostError(f"no byte in {TIMEOUT:g} seconds") from None
 
 
-def check_size(name: str, nbytes: int) -> None:
-    """Refuse a file that does not fit WebAssembly's heap or this machine, before it is fetched."""
+def check_size(nbytes: int) -> None:
+    """Refuse an array that does not fit WebAssembly's heap or this machine."""
     if sys.platform == "emscripten" and nbytes > ARRAY_BYTES:
         raise MemoryBudgetError(
-            f"{name}: {nbytes / 1e6:.0f} MB do not fit: expected at most {ARRAY_BYTES / 1e6:.0f} "
+            f"{nbytes / 1e6:.0f} MB do not fit: expected at most {ARRAY_BYTES / 1e6:.0f} "
             "MB, the largest array of NumPy in a browser, where addresses have 32 bits"
         )
     if sys.platform != "emscripten" and nbytes > (most := machine_bytes()):
         raise MemoryBudgetError(
-            f"{name}: {nbytes / 1e6:.0f} MB do not fit: this machine has {most / 1e6:.0f} MB"
+            f"{nbytes / 1e6:.0f} MB do not fit: this machine has {most / 1e6:.0f} MB"
         )

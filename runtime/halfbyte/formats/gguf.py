@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.errors import FormatError, UnsupportedError
-from halfbyte.formats.mapped import Pages, is_apart, refuse_overlaps
+from halfbyte.formats.mapped import Pages, is_apart, refuse_overlaps, size_of
 from halfbyte.formats.model_file import MetadataValue, ModelFile
 from halfbyte.weights import BY_GGML_TYPE, FORMATS, Tensor
 
@@ -158,10 +158,18 @@ def read_gguf(path: Path, pages: Any) -> ModelFile:
         return _read_gguf(path, pages, pages)
     nbytes = _FIRST
     while True:  # only the header is copied
-        try:
-            return _read_gguf(path, pages, np.asarray(pages[:nbytes]).data)
-        except _BeyondError:
-            nbytes *= 4
+        file = read_start(path, pages, np.asarray(pages[:nbytes]).data)
+        if file is not None:
+            return file
+        nbytes *= 4
+
+
+def read_start(path: Path, pages: Any, start: Pages) -> ModelFile | None:
+    """As `read_gguf`, from the first bytes of `pages`; None if the header goes on after them."""
+    try:
+        return _read_gguf(path, pages, start)
+    except _BeyondError:
+        return None
 
 
 class _BeyondError(Exception):
@@ -169,7 +177,7 @@ class _BeyondError(Exception):
 
 
 def _read_gguf(path: Path, pages: Pages, head: Pages) -> ModelFile:
-    cursor = _Cursor(path, head, len(pages))
+    cursor = _Cursor(path, head, size_of(pages))
     version, tensor_count, entry_count = _read_start(cursor)
     metadata: dict[str, MetadataValue] = {}
     for index in cursor.each(entry_count):
@@ -270,9 +278,9 @@ def _map_tensors(
         if offset % alignment:
             raise FormatError(f"{where}: offset {offset} is not a multiple of {alignment}")
         start = data_start + offset
-        if start + size > len(pages):
+        if start + size > size_of(pages):
             raise FormatError(
-                f"{where}: {size} bytes expected at offset {start}, the file has {len(pages)}"
+                f"{where}: {size} bytes expected at offset {start}, the file has {size_of(pages)}"
             )
         spans.append((start, start + size, name))
         tensors[name] = Tensor(name, BY_GGML_TYPE[kind], shape, whole[start : start + size])

@@ -108,6 +108,11 @@ def is_apart(data: Any) -> bool:
     return hasattr(data, "block") and hasattr(data, "address")
 
 
+def size_of(data: Any) -> int:
+    """Number of bytes; in a browser, another memory has more of them than `len` can return."""
+    return int(data.nbytes) if is_apart(data) else len(data)
+
+
 def is_mapped(array: npt.NDArray[Any]) -> bool:
     """Whether an array is a view of a file's pages."""
     owner: Any = array

@@ -6,7 +6,6 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -15,17 +14,18 @@ import numpy as np
 from halfbyte import arguments, download
 from halfbyte.core import packing
 from halfbyte.core.backends.cores import default_threads, usable_threads
-from halfbyte.core.backends.opening import place_of_files
+from halfbyte.core.backends.opening import shared_library
 from halfbyte.download import IN_BROWSER, Progress, Source
+from halfbyte.download.transfer import START, about
 from halfbyte.errors import FormatError, HalfbyteError, UnsupportedError
 from halfbyte.formats import gguf, gguf_split
 from halfbyte.formats.mapped import is_apart
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.text.model import LanguageModel
 from halfbyte.text.opening import open_bytes, open_model, open_parts
-from halfbyte.text.planning import Given, plan, plan_within, settings_of
+from halfbyte.text.placing import TabPlace
+from halfbyte.text.planning import Given, Settings, plan, plan_within, settings_of
 from halfbyte.text.tokenizers import from_metadata
-from halfbyte.weights import U8
 
 
 class Options(Given, total=False):
@@ -98,37 +98,39 @@ def load(
     for name, value in (("path", path), ("tokenizer", tokenizer)):
         if not isinstance(value, str | os.PathLike) and (name, value) != ("tokenizer", None):
             arguments.refuse(name, "str or os.PathLike", value)
-    file = _open_in_place(path, options) if tokenizer is None else None
+    file = _open_in_place(Path(path), options) if tokenizer is None else None
     return load_file(open_model(path, tokenizer) if file is None else file, **options)
 
 
-def _open_in_place(path: str | os.PathLike[str], options: Options) -> ModelFile | None:
+def _open_in_place(path: Path, options: Options) -> ModelFile | None:
     """A GGUF file, read to where its weights are used; None if it is mapped as any other file."""
-    allocate = _place(options)
-    if allocate is None or not Path(path).is_file():
+    place = tab_place(path.name, options)
+    if place is None or not path.is_file():
         return None
-    with Path(path).open("rb") as stream:
+    with path.open("rb") as stream:
         if stream.read(len(gguf.MAGIC)) != gguf.MAGIC:
             return None
         stream.seek(0)
-        try:
-            data, done = allocate(os.fstat(stream.fileno()).st_size), 0
-        except MemoryError:
+        size = os.fstat(stream.fileno()).st_size
+        with about(path.name, size):
+            data, done = place.apart(size, np.frombuffer(stream.read(START), np.uint8)), 0
+        if data is None:
             return None
+        stream.seek(0)
         while piece := stream.read(_PIECE):
             data[done : done + len(piece)] = np.frombuffer(piece, np.uint8)
             done += len(piece)
-    file = gguf.read_gguf(Path(path), data)
+    file = gguf.read_gguf(path, data)
     return file if gguf_split.file_count(file) == 1 else None
 
 
-def _place(options: Options) -> Callable[[int], U8] | None:
-    """As `place_of_files`, for these options."""
-    backend: Any = options.get("backend", "native")
-    threads: Any = options.get("threads")
-    if not isinstance(backend, str) or not isinstance(threads, int | None):
-        return None  # refused later
-    return place_of_files(backend, threads or default_threads()) if IN_BROWSER else None
+def tab_place(name: str, options: Options) -> TabPlace | None:
+    """Where a browser puts a model's file; None if anywhere, as outside of a browser."""
+    backend, threads = options.get("backend", "native"), options.get("threads")
+    if not IN_BROWSER or backend == "numpy":
+        return None
+    settings = _settings(**options)
+    return TabPlace(name, settings, backend, threads or default_threads())
 
 
 def load_bytes(
@@ -152,11 +154,13 @@ def load_bytes(
     if not is_apart(data):
         if not isinstance(data, bytes | bytearray | memoryview | np.ndarray):
             arguments.refuse("data", "bytes", data)
-        allocate = _place(options)
-        if allocate is not None and bytes(data[: len(gguf.MAGIC)]) == gguf.MAGIC:
-            with suppress(MemoryError):
-                copy = allocate(len(data))
-                copy[...] = np.frombuffer(data, np.uint8)
+        place = tab_place(name, options)
+        if place is not None and bytes(data[: len(gguf.MAGIC)]) == gguf.MAGIC:
+            whole = np.frombuffer(data, np.uint8)
+            with about(name, whole.nbytes):
+                copy = place.apart(whole.nbytes, whole[:START])
+            if copy is not None:
+                copy[...] = whole
                 data, own = copy, True
     return load_file(open_bytes(data, arguments.text("name", name), own=own), **options)
 
@@ -204,15 +208,18 @@ async def load_url(
     known = {"progress", "sha256", "keep", "source"}
     arguments.check_keywords("load_url", options, _KEYWORDS | known)
     urls = gguf_split.names_of_parts(url) if sha256 is None else [url]
+    names = [part.split("?")[0].rsplit("/", 1)[-1] or part for part in urls]
+    place = tab_place(names[0], options)
+    if place is not None and len(urls) > 1:
+        sizes = [await download.size_of(part, keep=keep, source=source) for part in urls]
+        place.total = sum(size or 0 for size in sizes)
     fetched = [
         await download.fetch(
-            part, progress=progress, sha256=sha256, keep=keep, source=source,
-            allocate=_place(options),
+            part, progress=progress, sha256=sha256, keep=keep, source=source, place=place
         )
         for part in urls
-    ]  # fmt: skip
+    ]
     try:
-        names = [part.split("?")[0].rsplit("/", 1)[-1] or part for part in urls]
         found = [file.data for file in fetched]
         model = load_parts(dict(zip(names, found, strict=True)), **options)
     except (FormatError, UnsupportedError):
@@ -248,12 +255,9 @@ def load_file(
 ) -> LanguageModel:
     """A model from an opened file; for the arguments see :func:`load`."""
     arguments.check_keywords("load_file", settings, _KEYWORDS)
-    arguments.text("backend", backend)
-    counts = {"threads": threads, "memory_budget": memory_budget, "context": None, "batch": None}
-    for name, value in ({**counts, **settings}).items():
-        if name in counts and value is not None:
-            arguments.integer(name, value)
-    chosen = settings_of(level, settings)
+    chosen = _settings(
+        backend=backend, threads=threads, level=level, memory_budget=memory_budget, **settings
+    )
     tokenizer = from_metadata(file)
     if memory_budget is None:
         planned = plan(file, chosen)
@@ -280,14 +284,32 @@ def load_file(
     return LanguageModel(file, tokenizer, program, backend, threads, room)
 
 
+def _settings(
+    *,
+    backend: str = "native",
+    threads: int | None = None,
+    level: str | None = None,
+    memory_budget: int | None = None,
+    **given: Unpack[Given],
+) -> Settings:
+    """The settings that checked arguments ask for."""
+    arguments.text("backend", backend)
+    counts = {"threads": threads, "memory_budget": memory_budget, "context": None, "batch": None}
+    for name, value in ({**counts, **given}).items():
+        if name in counts and value is not None:
+            arguments.integer(name, value)
+    return settings_of(level, given)
+
+
 def _threads(file: ModelFile, backend: str, wanted: int | None) -> int:
     """How many threads: one if the memory that they share, in a browser, is too small."""
     threads = usable_threads(wanted)
-    allocate = place_of_files(backend, threads) if IN_BROWSER else None
-    if allocate is None or any(map(is_apart, file.parts.values())):
+    there = backend == "numpy" or any(map(is_apart, file.parts.values()))
+    if not IN_BROWSER or threads == 1 or there:
         return threads
+    memory: Any = shared_library().memory
     try:
-        allocate(file.size)  # freed at once: the weights are copied there later
+        memory.unset(file.size)  # freed at once: the weights are copied there later
     except MemoryError:
         warnings.warn(
             f"{file.path}: halfbyte uses one thread: the browser grants the memory that threads "

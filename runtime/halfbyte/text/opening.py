@@ -12,7 +12,7 @@ import numpy as np
 
 from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats import gguf, gguf_split
-from halfbyte.formats.mapped import Buffer, Pages, is_apart, map_file
+from halfbyte.formats.mapped import Buffer, Pages, is_apart, map_file, size_of
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.text import architectures
 
@@ -75,7 +75,7 @@ def open_bytes(data: Buffer, name: str, *, own: bool = False) -> ModelFile:
         The bytes are the model's: tensors may be overwritten.
     """
     path = Path(name)
-    if not len(data):
+    if not size_of(data):
         raise FormatError(f"{path}: is empty (0 bytes)")
     model = _read(path, _pages(data, own=own))
     if model is None:

@@ -45,24 +45,24 @@ def packaged(name: str) -> Path | None:
     return next((path for f in folders if (path := Path(f) / name).exists()), None)
 
 
-_POINTER, _I32 = ctypes.c_void_p, ctypes.c_int32
-_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+POINTER, _I32 = ctypes.c_void_p, ctypes.c_int32
+FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "hb_kernel_list": (ctypes.c_char_p, ()),
     "hb_capability_list": (ctypes.c_char_p, ()),
     "hb_isa_name": (ctypes.c_char_p, (_I32,)),
-    "hb_open": (_POINTER, (ctypes.c_char_p,)),
-    "hb_describe": (None, (_POINTER, _POINTER)),
+    "hb_open": (POINTER, (ctypes.c_char_p,)),
+    "hb_describe": (None, (POINTER, POINTER)),
     "hb_ticks": (ctypes.c_uint64, ()),
     "hb_pool_size": (_I32, ()),
-    "hb_pool_announce": (_I32, (_POINTER,)),
-    "hb_pool_stop": (None, (_POINTER,)),
-    "hb_pool_limit": (None, (_POINTER, _I32)),
-    "hb_pool_wait": (_I32, (_POINTER,)),
-    "hb_pool_wake": (None, (_POINTER,)),
-    "hb_help": (_I32, (_POINTER, _I32)),
+    "hb_pool_announce": (_I32, (POINTER,)),
+    "hb_pool_stop": (None, (POINTER,)),
+    "hb_pool_limit": (None, (POINTER, _I32)),
+    "hb_pool_wait": (_I32, (POINTER,)),
+    "hb_pool_wake": (None, (POINTER,)),
+    "hb_help": (_I32, (POINTER, _I32)),
     "hb_run": (
         _I32,
-        (_POINTER, _POINTER, _I32, _I32, _POINTER, _I32, _POINTER, _POINTER, _I32),
+        (POINTER, POINTER, _I32, _I32, POINTER, _I32, POINTER, POINTER, _I32),
     ),
 }
 
@@ -137,7 +137,7 @@ def _parse(text: str) -> tuple[tuple[str, Kernel], ...]:
 
 def declare(functions: ctypes.CDLL) -> ctypes.CDLL:
     """Set the types of the library's functions, and return it."""
-    for name, (result, arguments) in _FUNCTIONS.items():
+    for name, (result, arguments) in FUNCTIONS.items():
         function = getattr(functions, name)
         function.restype, function.argtypes = result, arguments
     return functions

@@ -82,7 +82,7 @@ class NativeExecutable:
         library: Library | None = None,
         family: str = "native",
     ) -> None:
-        self._library = library or library_for(threads)
+        self._library = library or library_for(threads, program)
         memory = self._memory = self._library.memory
         isa = isa or self._library.instruction_sets[0]
         table = self._library.table(isa)

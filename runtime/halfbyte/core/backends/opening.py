@@ -5,15 +5,18 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from halfbyte.core.backends.library import Library, declare, packaged
 from halfbyte.core.backends.memory import Memory
-from halfbyte.core.backends.shared import SharedMemory
+from halfbyte.core.backends.shared import memory_of
+from halfbyte.core.program import Program
 from halfbyte.errors import UnsupportedError
+from halfbyte.weights import Tensor
+
+WIDE = "kernels-64.wasm"
 
 
 def kernels_path() -> Path:
@@ -58,20 +61,33 @@ def shared_library() -> Library:
     return opened
 
 
-def library_for(threads: int) -> Library:
-    """The library for so many threads; for one thread where they cannot share memory."""
-    return shared_library() if threads > 1 and not one_thread_because() else library()
+@cache
+def wide_library() -> Library:
+    """As `shared_library`, in a browser's memory of 64 bits; raises `UnsupportedError`.
 
-
-def place_of_files(backend: str, threads: int) -> Callable[[int], Any] | None:
-    """Allocates memory for model files where the kernels of a backend need them; None if anywhere.
-
-    Such bytes are packed in place, so there is one copy of the weights.
+    Also raises `ImportError` if a page has not unpacked the part of the package with its file.
     """
-    if backend == "numpy":
-        return None
-    memory = library_for(threads).memory
-    return memory.unset if isinstance(memory, SharedMemory) else None
+    from halfbyte.core.backends import emscripten, workers
+
+    path = packaged(WIDE)
+    if path is None:
+        raise ImportError(f"{WIDE} is not in the package", name="halfbyte")
+    opened = workers.open_shared(path)
+    if not emscripten.answers_rightly(opened):
+        raise UnsupportedError(f"no 64-bit memory: {WIDE} computes wrongly in this browser")
+    return opened
+
+
+def library_for(threads: int, program: Program | None = None) -> Library:
+    """The library for so many threads; for one thread where they cannot share memory.
+
+    A program's weights may be in the memory of one already.
+    """
+    for buffer in program.buffers if program else ():
+        memory = memory_of(buffer.value.data) if isinstance(buffer.value, Tensor) else None
+        if memory is not None:
+            return shared_library() if memory is shared_library().memory else wide_library()
+    return shared_library() if threads > 1 and not one_thread_because() else library()
 
 
 def alone_because(executable: Any) -> str:
@@ -83,13 +99,13 @@ def alone_because(executable: Any) -> str:
 def one_thread_because() -> str:
     """Why there can be only one thread; empty if there can be more."""
     if sys.platform == "emscripten":
-        from halfbyte.core.backends import workers
+        from halfbyte.core.backends import instance
 
         try:
             shared_library()
         except UnsupportedError as error:
             return str(error).removeprefix("no threads: ")
-        return workers.why_not()
+        return instance.why_not()
     return ""
 
 

@@ -19,14 +19,23 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.core.backends.memory import ALIGNMENT, Memory
+from halfbyte.formats.mapped import is_apart
 
 U8 = npt.NDArray[np.uint8]
 
 
 class Bytes(Protocol):
-    """The bytes of a memory, which only grows; addresses are offsets in it."""
+    """The bytes of a memory, which only grows; addresses are offsets in it.
 
-    def __len__(self) -> int: ...
+    `size` is their number, and `limit` the most that there may be. In a browser either may be more
+    than Python's `len` there can return.
+    """
+
+    limit: int
+
+    @property
+    def size(self) -> int: ...
+
     def read(self, address: int, out: npt.NDArray[Any]) -> None:
         """Copy out as many bytes as `out` has, which is C-contiguous."""
 
@@ -66,13 +75,18 @@ class SharedMemory(Memory):
     def __init__(self, source: Bytes, start: int) -> None:
         self.bytes = source
         first = self._fresh = _padded(start)  # from here on, all bytes still are zero
-        self._holes = [(first, len(source) - first)]  # free, in order: address, size
+        self._holes = [(first, source.size - first)]  # free, in order: address, size
         self._copies: dict[tuple[int, ...], tuple[weakref.ref[Any], weakref.ref[Block]]] = {}
 
     @property
     def allocated(self) -> int:
         """Bytes in use."""
-        return len(self.bytes) - sum(size for _, size in self._holes)
+        return self.bytes.size - sum(size for _, size in self._holes)
+
+    @property
+    def room(self) -> int:
+        """Bytes that may still be allocated, in pieces that fit the holes."""
+        return self.bytes.limit - self.allocated
 
     def aligned(self, nbytes: int) -> Any:
         """Zeroed bytes, aligned to a cache line: a `SharedArray`. Raises `MemoryError`."""
@@ -121,10 +135,10 @@ class SharedMemory(Memory):
             if hole >= size:
                 self._holes[index : index + 1] = [(address + size, hole - size)] * (hole > size)
                 return address
-        end, last = len(self.bytes), self._holes[-1] if self._holes else (0, 0)
+        end, last = self.bytes.size, self._holes[-1] if self._holes else (0, 0)
         free = last[1] if sum(last) == end else 0
         self.bytes.grow(size - free)
-        self.free(end, len(self.bytes) - end)
+        self.free(end, self.bytes.size - end)
         return self._take(size)
 
     def free(self, address: int, size: int) -> None:
@@ -162,6 +176,12 @@ class SharedArray:
     def within(cls, block: Block, dtype: np.dtype[Any], shape: tuple[int, ...]) -> SharedArray:
         """The array at the beginning of a block."""
         return cls(block, block.address, dtype, shape, _strides(shape, dtype.itemsize))
+
+    @classmethod
+    def without_memory(cls, nbytes: int) -> SharedArray:
+        """Bytes of which only the places are known: they can be sliced, but not read."""
+        nowhere: Any = None
+        return cls(nowhere, 0, np.dtype(np.uint8), (nbytes,), (1,))
 
     @property
     def size(self) -> int:
@@ -265,6 +285,12 @@ class SharedArray:
             run *= self.shape[axis]
         for index in np.ndindex(*self.shape[:axis]):
             yield self.address + sum(map(int.__mul__, index, self.strides)), run
+
+
+def memory_of(data: Any) -> SharedMemory | None:
+    """The memory that an array is in; None for NumPy's."""
+    memory: SharedMemory | None = data.block.memory if is_apart(data) else None
+    return memory
 
 
 def _strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:

@@ -13,15 +13,19 @@ from typing import NamedTuple
 
 CUSTOM, IMPORT = 0, 2  # numbers of sections
 FUNCTION, TABLE, MEMORY, GLOBAL = range(4)  # kinds of imports
-HAS_MAXIMUM, IS_SHARED = 1, 2  # flags of limits
+HAS_MAXIMUM, IS_SHARED, IS_64 = 1, 2, 4  # flags of limits
 
 
 class Needs(NamedTuple):
-    """Memory in bytes and its alignment, and entries of the table."""
+    """Memory in bytes and its alignment, entries of the table, and the type of an address.
+
+    The type is that of places in memory and table, as JavaScript calls it: "i32" or "i64".
+    """
 
     memory: int
     alignment: int
     table: int
+    address: str
 
 
 class Import(NamedTuple):
@@ -105,27 +109,41 @@ def needs(data: bytes) -> Needs:
     for number, start, end in sections(data):
         size, at = leb(data, start)
         if number == CUSTOM and data[at : at + size] == b"dylink.0":
-            return _needs(data, at + size, end)
+            return Needs(*_needs(data, at + size, end), address_type(data))
     raise ValueError("no section dylink.0: not a side module")
 
 
-def _needs(data: bytes, at: int, end: int) -> Needs:
+def address_type(data: bytes) -> str:
+    """The type of an address in a module's imported memory: "i32" or "i64"."""
+    return "i64" if data[_memory(data).start] & IS_64 else "i32"
+
+
+def _memory(data: bytes) -> Import:
+    [memory] = [entry for entry in imports(data) if entry.kind == MEMORY]
+    return memory
+
+
+def _needs(data: bytes, at: int, end: int) -> tuple[int, int, int]:
     while at < end:
         kind, (size, at) = data[at], leb(data, at + 1)
         if kind == 1:  # WASM_DYLINK_MEM_INFO
             memory, at = leb(data, at)
             alignment, at = leb(data, at)
             table, at = leb(data, at)
-            return Needs(memory, 1 << alignment, table)
+            return memory, 1 << alignment, table
         at += size
-    return Needs(0, 1, 0)
+    return 0, 1, 0
 
 
 def with_shared_memory(data: bytes, pages: int) -> bytes:
     """The module with an imported memory that is shared and has at most so many pages."""
-    [memory] = [entry for entry in imports(data) if entry.kind == MEMORY]
+    memory = _memory(data)
     least, _ = leb(data, memory.start + 1)
-    limits = bytes([HAS_MAXIMUM | IS_SHARED]) + as_leb(least) + as_leb(pages)
+    limits = (
+        bytes([HAS_MAXIMUM | IS_SHARED | data[memory.start] & IS_64])
+        + as_leb(least)
+        + as_leb(pages)
+    )
     [(start, end)] = [(s, e) for number, s, e in sections(data) if number == IMPORT]
     content = data[start : memory.start] + limits + data[memory.end : end]
     head = start - len(as_leb(end - start))

@@ -1,0 +1,101 @@
+"""Which memory of a browser a model's file goes to, with memories of any size."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from halfbyte.core.backends import opening
+from halfbyte.errors import MemoryBudgetError, OutOfMemoryError, UnsupportedError
+from halfbyte.text import placing
+from halfbyte.text.placing import MARGIN, TabPlace
+from halfbyte.text.planning import Settings
+
+NOTHING = np.empty(0, np.uint8)
+GB = 10**9
+
+
+class Memory:
+    """Grants all that there is room for, but nothing if it is `full`."""
+
+    def __init__(self, name: str, limit: int, used: int = 0, *, full: bool = False) -> None:
+        self.name, self.bytes, self.room = name, SimpleNamespace(limit=limit), limit - used
+        self._full = full
+
+    def unset(self, size: int) -> Any:
+        if self._full:
+            raise MemoryError(f"{size} bytes")
+        return self.name
+
+
+def place(
+    monkeypatch: pytest.MonkeyPatch, threads: int, shared: Any, wide: Any, backend: str = "native"
+) -> TabPlace:
+    """Of one with these memories, or with the errors in their place."""
+    for name, memory in (("shared_library", shared), ("wide_library", wide)):
+
+        def open_library(memory: Any = memory) -> Any:
+            if isinstance(memory, Exception):
+                raise memory
+            return SimpleNamespace(memory=memory)
+
+        monkeypatch.setattr(opening, name, open_library)
+    return TabPlace("m.gguf", Settings(), backend, threads)
+
+
+SHARED, WIDE = Memory("shared", 4 * GB), Memory("wide", 16 * GB)
+
+
+@pytest.mark.parametrize(
+    ("threads", "shared", "size", "expected"),
+    [
+        (1, SHARED, GB, None),
+        (1, SHARED, 3 * GB, "shared"),  # no array has so many bytes
+        (2, SHARED, GB, "shared"),
+        (2, SHARED, 4 * GB - MARGIN, "shared"),
+        (2, SHARED, 4 * GB - MARGIN + 1, "wide"),
+        (2, Memory("small", GB // 2), GB, None),  # on one thread, rather than in 64 bits
+        (2, Memory("full", 4 * GB, full=True), GB, None),
+        (2, Memory("full", 4 * GB, full=True), 3 * GB, "wide"),
+        (2, UnsupportedError("no threads: x"), 3 * GB, "wide"),
+    ],
+)
+def test_the_first_with_room(
+    monkeypatch: pytest.MonkeyPatch, threads: int, shared: Any, size: int, expected: str | None
+) -> None:
+    chosen: Any = place(monkeypatch, threads, shared, WIDE).apart(size, NOTHING)
+    assert chosen == expected
+
+
+def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(MemoryBudgetError) as refusal:
+        place(monkeypatch, 2, SHARED, UnsupportedError("no threads: y")).check(5 * GB)
+    assert str(refusal.value) == (
+        "5,000 MB do not fit (model's file 5,000 MB): memory of 32 bits has at most 4,000 MB here; "
+        "a file in Pyodide's heap has at most 2,147 MB; y"
+    )
+    with pytest.raises(MemoryBudgetError, match=r"heap has at most 2,147 MB$"):
+        place(monkeypatch, 2, SHARED, WIDE, "native-relaxed").check(5 * GB)
+
+
+def test_another_model_is_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not memory of 64 bits, which is slower: the other may be closed."""
+    busy = Memory("busy", 4 * GB, used=2 * GB)
+    with pytest.raises(OutOfMemoryError, match=r"now: 2,000 MB are left of 4,000 MB"):
+        place(monkeypatch, 2, busy, WIDE).apart(3 * GB, NOTHING)
+
+
+def test_a_file_of_the_package_that_is_not_there_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page unpacks it for this error."""
+    absent = ImportError("kernels-64.wasm is not in the package", name="halfbyte")
+    with pytest.raises(ImportError, match="kernels-64"):
+        place(monkeypatch, 2, SHARED, absent).check(5 * GB)
+
+
+def test_small_files_are_not_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = np.frombuffer(b"GGUF and no more", np.uint8)
+    monkeypatch.setattr(placing, "LARGE", 1001)
+    assert place(monkeypatch, 1, SHARED, WIDE).apart(1000, start) is None
