@@ -117,6 +117,42 @@ def test_a_damaged_cached_file_is_fetched_again(python: Python, models_server: S
     forget(python, models_server)
 
 
+IN_PLACE = """
+import hashlib
+from halfbyte.download import browser, fetch, kept
+from halfbyte.download.browser import call
+sliced, read_slice = [], browser._read_slice
+
+async def counted(*arguments):
+    sliced.append(1)
+    await read_slice(*arguments)
+
+browser._read_slice = counted
+FILE = await call(await kept._folder(), "getFileHandle", kept._name("{url}"))
+worker, found = hasattr(FILE, "createSyncAccessHandle"), []
+for lock in (False, True) if worker else (False,):
+    held = await call(FILE, "createSyncAccessHandle") if lock else None
+    file = await fetch("{url}")
+    if held:
+        held.close()
+    same = hashlib.sha256(file.data.data).hexdigest() == "{digest}"
+    found.append((file.kept, same, len(sliced)))
+browser._read_slice = read_slice
+[worker, found]
+"""
+
+
+def test_workers_read_kept_files_in_place(python: Python, models_server: Server) -> None:
+    """Unless another tab has the file open, so that it is locked."""
+    body = models_server.body = np.random.default_rng(2).bytes((1 << 24) + 1000)
+    assert fetched(python, models_server) == (False, True)
+    digest = hashlib.sha256(body).hexdigest()
+    worker, found = python.run(IN_PLACE.format(url=models_server.url, digest=digest))
+    assert found == ([[True, True, 0], [True, True, 2]] if worker else [[True, True, 2]])
+    assert len(models_server.starts) == 1
+    forget(python, models_server)
+
+
 DATES = [f"Mon, 01 Jan 2024 00:00:0{second} GMT" for second in (1, 2)]
 
 

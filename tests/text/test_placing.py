@@ -32,15 +32,16 @@ class Memory:
 
 
 def place(
-    monkeypatch: pytest.MonkeyPatch, threads: int, shared: Any, wide: Any, backend: str = "native"
-) -> TabPlace:
+    monkeypatch: pytest.MonkeyPatch, threads: int, shared: Any, wide: Any,
+    backend: str = "native", new_pool: Any = None,
+) -> TabPlace:  # fmt: skip
     """Of one with these memories, or with the errors in their place."""
     for name, memory in (("shared_library", shared), ("wide_library", wide)):
 
         def open_library(memory: Any = memory) -> Any:
             if isinstance(memory, Exception):
                 raise memory
-            return SimpleNamespace(memory=memory)
+            return SimpleNamespace(memory=memory, new_pool=new_pool)
 
         monkeypatch.setattr(opening, name, open_library)
     return TabPlace("m.gguf", Settings(), backend, threads)
@@ -68,6 +69,22 @@ def test_the_first_with_room(
 ) -> None:
     chosen: Any = place(monkeypatch, threads, shared, WIDE).apart(size, NOTHING)
     assert chosen == expected
+
+
+def test_workers_start_once_a_file_has_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which Python waits for only after the file has arrived; once for a model in several files."""
+    started: list[Any] = []
+
+    def new_pool(library: Any, threads: int, *, wait: bool) -> object:
+        started.append((library.memory.name, threads, wait))
+        return object()
+
+    target = place(monkeypatch, 2, SHARED, WIDE, new_pool=new_pool)
+    target.check(GB)
+    assert not started
+    target.total = 2 * GB
+    assert [target.apart(GB, NOTHING) for _ in range(2)] == ["shared", "shared"]
+    assert started == [("shared", 2, False)]
 
 
 def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:

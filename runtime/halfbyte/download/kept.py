@@ -85,16 +85,18 @@ async def find(
     try:
         folder = await _folder()
         text = await _text(await _file(folder, _name(url) + ".json"))
-        file = await _file(folder, _name(url))
+        handle = await call(folder, "getFileHandle", _name(url))
+        file = await call(handle, "getFile")
     except _ABSENT:
         return None
     record = _parsed(text)
-    if record is None or record.size != file.size or await _changed(url, record):
+    if record is None or record.size != file.size:
         return None
     if record.sha256 and sha256 not in ("", record.sha256):
         return None
-    data = await read_file(file, progress, place, url)
-    if await _sums(data) != record.sums:
+    changed = asyncio.ensure_future(_changed(url, record))  # asked while the file is read
+    data = await read_file(file, progress, place, url, handle)
+    if await _sums(data) != record.sums or await changed:
         return None
     if not sha256 or record.sha256:
         return data

@@ -27,7 +27,7 @@ MARGIN = 16 << 20  # bytes beside a plan: stacks of threads, scratch of packing,
 _OTHERS = "other files"  # of a model in several
 _HEAP_ONLY = ("tokenizer", "interpreter")  # kinds that are in Pyodide's heap in any case
 
-_Room = Callable[[dict[str, int]], Any]  # the memory, if it has room for these bytes by kind
+_Room = Callable[[dict[str, int]], Any]  # kernels of a memory with room for these bytes by kind
 
 
 class TabPlace(Place):
@@ -53,11 +53,12 @@ class TabPlace(Place):
         self._name, self._settings = name, settings
         self._backend, self._threads = backend, threads
         self.total = 0
+        self._pool: Any = None  # keeps workers until the model has a pool of its own
         self._chosen: list[_Room] = []  # for several files, once the first has its place
 
     def check(self, size: int) -> None:
         """Refuse a file for which no memory has room."""
-        self._in_first(self._files(size), lambda memory: None)
+        self._in_first(self._files(size), lambda library: None)
 
     def allocate(self, size: int, start: U8) -> U8:
         """Bytes in the first memory that has room for the model."""
@@ -67,8 +68,15 @@ class TabPlace(Place):
     def apart(self, size: int, start: U8) -> U8 | None:
         """As `allocate`; None if that is Pyodide's heap."""
         needs = self._needs(size, start)
-        room, data = self._in_first(needs, lambda memory: memory and memory.unset(size))
+        room, data = self._in_first(needs, lambda library: library and self._take(library, size))
         self._chosen = [room] if self.total else []
+        return data
+
+    def _take(self, library: Library, size: int) -> Any:
+        memory: Any = library.memory
+        data = memory.unset(size)
+        if library.new_pool and not self._pool:  # workers start while the file arrives
+            self._pool = library.new_pool(library, self._threads, wait=False)
         return data
 
     def _needs(self, size: int, start: U8) -> dict[str, int]:
@@ -116,8 +124,9 @@ def _in_heap(needs: dict[str, int]) -> None:
         raise UnsupportedError(f"Pyodide's heap has at most {_mb(HEAP_BYTES)}")
 
 
-def _apart(open_library: Callable[[], Library], bits: int, needs: dict[str, int]) -> Any:
-    memory: Any = open_library().memory
+def _apart(open_library: Callable[[], Library], bits: int, needs: dict[str, int]) -> Library:
+    library = open_library()
+    memory: Any = library.memory
     total = sum(n for kind, n in needs.items() if kind not in _HEAP_ONLY) + MARGIN
     if total > memory.bytes.limit:
         raise UnsupportedError(f"memory of {bits} bits has at most {_mb(memory.bytes.limit)} here")
@@ -126,7 +135,7 @@ def _apart(open_library: Callable[[], Library], bits: int, needs: dict[str, int]
             f"{_listed(needs)} beside what is in memory now: {_mb(memory.room)} are left of "
             f"{_mb(memory.bytes.limit)}"
         )
-    return memory
+    return library
 
 
 def _listed(needs: dict[str, int]) -> str:

@@ -88,7 +88,7 @@ class Library:
     """
 
     def __init__(
-        self, functions: Any, memory: Memory, new_pool: Callable[[Library, int], Any] | None = None
+        self, functions: Any, memory: Memory, new_pool: Callable[..., Any] | None = None
     ) -> None:
         self.memory, self.new_pool = memory, new_pool
         self.path: Path | None = None  # of its file, if there is another way to open it

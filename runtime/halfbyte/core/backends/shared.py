@@ -248,6 +248,11 @@ class SharedArray:
         """Copy in a JavaScript array of as many bytes."""
         self.block.memory.bytes.take(self.address, values)
 
+    def in_javascript(self) -> Any:
+        """A JavaScript array of the bytes, in a browser, until the memory grows."""
+        source: Any = self.block.memory.bytes
+        return source.part(self.address, self.nbytes)
+
     def reshape(self, *shape: Any) -> SharedArray:
         """A view with another shape, one of whose sizes may be -1; only of contiguous elements."""
         sizes = list(shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 import weakref
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ class Crew:
         js: Any = import_module("js")
         create_proxy: Any = import_module("pyodide.ffi").create_proxy
         self.library, self.ready, self.users, self.limit = library, 0, 0, 0
-        self.problem, self._lost = "", 0
+        self.problem, self._lost, self._gone = "", 0, 0
         self._memory = library.memory.aligned(library.pool_size())
         self.address = library.memory.address(self._memory)
         text = Path(__file__).with_name("worker.js").read_text(encoding="utf-8")
@@ -62,7 +62,6 @@ class Crew:
         except Exception:  # some browsers' SecurityError; others fire an event
             self._refuse()
         js.URL.revokeObjectURL(url)
-        self._started()
 
     def _start(self, worker: Any, functions: SharedFunctions) -> None:
         data, stack = functions.room()
@@ -71,10 +70,10 @@ class Crew:
         worker.onmessage, worker.onerror = self._hear, self._fail
         worker.postMessage(functions.message(data, stack, pool=self.address, spins=SPINS))
 
-    def _started(self) -> None:
-        """Let the workers start now, if Python may wait for the browser here."""
+    def wait(self) -> None:
+        """Once, let workers start that have not yet, if Python may wait for the browser here."""
         ffi: Any = import_module("pyodide.ffi")
-        if ffi.can_run_sync() and self.works:
+        if self._all is None and self.ready < len(self._workers) and ffi.can_run_sync():
             # Not by looking again and again: the browser would then hear of no worker for seconds.
             asyncio: Any = import_module("asyncio")
             self._all = asyncio.get_event_loop().create_future()
@@ -82,11 +81,14 @@ class Crew:
                 ffi.run_sync(asyncio.wait_for(self._all, PATIENCE))
 
     def _heard(self, event: Any) -> None:
-        self.ready += 1 if event.data == "ready" else -1
+        if event.data == "ready":
+            self.ready += 1
+        else:
+            self.ready, self._gone = self.ready - 1, self._gone + 1
         if self.ready == len(self._workers):
             self._go_on()
-        if not self.ready and self.users <= 0:
-            self._forget()
+        if self._gone + self._lost == len(self._workers) and self.users <= 0:
+            self._forget()  # not before: some may still be about to start
 
     def _failed(self, event: Any) -> None:
         """A worker could not start, or its code failed, which has a message."""
@@ -149,9 +151,14 @@ _ended: set[Crew] = set()
 
 
 class WorkerPool:
-    """`threads` - 1 workers that help the calling thread: as `threads.Pool`, in a browser."""
+    """`threads` - 1 workers that help the calling thread: as `threads.Pool`, in a browser.
 
-    def __init__(self, library: Library, functions: SharedFunctions, threads: int) -> None:
+    With `wait`, they have started when it is made, if Python may wait for the browser there.
+    """
+
+    def __init__(
+        self, functions: SharedFunctions, library: Library, threads: int, *, wait: bool = True
+    ) -> None:
         if not 1 <= threads <= MAX_THREADS:
             raise HalfbyteError(f"{threads} threads: expected 1 to {MAX_THREADS} in a browser")
         self.address, self._library = 0, library
@@ -168,6 +175,8 @@ class WorkerPool:
         self._crew.users += 1
         self._crew_address = self.address = self._crew.address
         self._finalizer = weakref.finalize(self, _leave, self._key, self._crew)
+        if wait:
+            self._crew.wait()
 
     @property
     def threads(self) -> int:
@@ -239,8 +248,4 @@ def _end(key: tuple[Library, int], crew: Crew) -> None:
 def open_shared(path: Path) -> Library:
     """The kernels of a file in shared memory; raises `UnsupportedError`."""
     functions = SharedFunctions(path)
-
-    def new_pool(library: Library, threads: int) -> WorkerPool:
-        return WorkerPool(library, functions, threads)
-
-    return Library(functions, functions.memory, new_pool)
+    return Library(functions, functions.memory, partial(WorkerPool, functions))
