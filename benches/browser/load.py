@@ -2,9 +2,10 @@
 
     python -m benches.browser.load [-r 5]
 
-The model has random weights in the shape of SmolLM2 135M, in Q4_0. Each round loads it in a new
-tab, in which halfbyte is imported, on as many threads as by default and on one. Medians. Run
-nothing else meanwhile.
+The model has random weights in the shape of SmolLM2 135M, in Q4_0. Each round loads it in new tabs,
+in which halfbyte is imported, on as many threads as by default and on one, and continues a text by
+one token. The browser has a profile on disk, as a visitor's: a private window keeps files in the
+memory of another process. Medians. Run nothing else meanwhile.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def progress(done, total):
 
 model = await load("/models/{name}", progress=progress, threads={threads})
 times.append(time.perf_counter())
-model.feed([1])
+model.generate("Once upon a time", max_tokens=1)
 times.append(time.perf_counter())
 [[end - times[0] for end in times[1:]], (taken(0) - before) / 1e6, model.file.size / 1e6,
  model.executable.threads]
@@ -63,18 +64,17 @@ def main() -> None:
     parser.add_argument("-r", type=int, default=5, help="rounds")
     path = model("smollm2-135m", "Q4_0")
     rounds = parser.parse_args().r
-    with Bench(python_site({path.name: path}), ROOT) as bench, bench.browser() as browser:
-        context = browser.new_context()
+    codes = [LOAD.format(name=path.name, threads=threads) for threads in (None, 1)]
+    with Bench(python_site({path.name: path}), ROOT) as bench, bench.profile() as context:
         run(context, bench.address, KEEP.format(name=path.name))
-        print("| threads | MB | read, s | loaded, s | first token, s | heap, MB |")
-        print("|--:|--:|--:|--:|--:|--:|")
-        for threads in (None, 1):
-            code = LOAD.format(name=path.name, threads=threads)
-            runs = [run(context, bench.address, code) for _ in range(rounds)]
-            medians = map(statistics.median, zip(*(r[0] for r in runs), strict=True))
-            times = " | ".join(f"{value:.2f}" for value in medians)
-            heap = statistics.median(r[1] for r in runs)
-            print(f"| {runs[0][3]} | {runs[0][2]:.0f} | {times} | {heap:.1f} |", flush=True)
+        turns = [[run(context, bench.address, code) for code in codes] for _ in range(rounds)]
+    print("| threads | MB | read, s | loaded, s | first token, s | heap, MB |")
+    print("|--:|--:|--:|--:|--:|--:|")
+    for runs in zip(*turns, strict=True):
+        medians = map(statistics.median, zip(*(r[0] for r in runs), strict=True))
+        times = " | ".join(f"{value:.2f}" for value in medians)
+        heap = statistics.median(r[1] for r in runs)
+        print(f"| {runs[0][3]} | {runs[0][2]:.0f} | {times} | {heap:.1f} |")
 
 
 if __name__ == "__main__":

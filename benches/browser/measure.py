@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 
 from benches.figures import PEERS
@@ -113,6 +114,16 @@ class Bench:
         )
         yield browser
         browser.close()
+
+    @contextmanager
+    def profile(self) -> Iterator[BrowserContext]:
+        """A new Chromium that keeps what pages store on disk, as a visitor's does."""
+        with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            context = self._playwright.chromium.launch_persistent_context(
+                folder, executable_path=self._chromium, args=FLAGS + AWAKE
+            )
+            yield context
+            context.close()
 
     def _open(self, page: Page, engine: str, model: str, more: str = "") -> float:
         """Open an engine's page; return the seconds to the first token."""
