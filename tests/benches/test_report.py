@@ -22,6 +22,9 @@ def test_every_file_of_results_is_of_a_bench(repository: Path) -> None:
     assert names
     assert names <= {*report.BENCHES}
     assert {section.bench for section in report.SECTIONS} == {*report.BENCHES}
+    for name, content in report.read_results().items():
+        module = report.BENCHES[name].split()[0]
+        assert content["command"].split()[:3] == ["python", "-m", module]
 
 
 def test_readme_has_few_rows() -> None:

@@ -1,8 +1,9 @@
-"""All pages: links work in the repository too, and lines fit a window."""
+"""All pages: links work in the repository too, commands exist, and lines fit a window."""
 
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ WIDTH = 120
 MAX_OF_README = 90  # lines: one screen
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
+MODULE = re.compile(r"\bpython -m\s+([\w.]+)")
+SCRIPT = re.compile(r"\btools/\w+\.py\b")
+TARGET = re.compile(r"(?:^|`)make ([a-z][a-z-]*)", re.MULTILINE)
 
 
 def pages(repository: Path) -> list[Path]:
@@ -53,6 +57,45 @@ def test_a_broken_link_is_found(tmp_path: Path) -> None:
         "# A `b` c\n[x](#a-b-c) [y](#b) [z](b.md) [w](https://example.org) `[v](v.md)`\n"
     )
     assert broken_links(page) == ["a.md: #b", "a.md: b.md"]
+
+
+def missing_commands(repository: Path, page: Path) -> list[str]:
+    """Modules, tools and targets of make that a page's commands name, and that do not exist."""
+    text = page.read_text("utf-8")
+    targets = re.findall(r"^([a-z-]+):", (repository / "Makefile").read_text("utf-8"), re.MULTILINE)
+    return [
+        *(f"{page.name}: python -m {name}" for name in MODULE.findall(text) if not runs(name)),
+        *(f"{page.name}: {s}" for s in SCRIPT.findall(text) if not (repository / s).is_file()),
+        *(f"{page.name}: make {name}" for name in TARGET.findall(text) if name not in targets),
+    ]
+
+
+def runs(module: str) -> bool:
+    """Whether `python -m` runs a module: a package needs its `__main__`."""
+    try:
+        spec = find_spec(module)
+    except ModuleNotFoundError:  # its package
+        return False
+    if spec is not None and spec.submodule_search_locations is not None:
+        spec = find_spec(f"{module}.__main__")
+    return spec is not None
+
+
+def test_commands_exist(repository: Path) -> None:
+    assert [line for page in pages(repository) for line in missing_commands(repository, page)] == []
+
+
+def test_a_missing_command_is_found(repository: Path, tmp_path: Path) -> None:
+    page = tmp_path / "a.md"
+    page.write_text(
+        "`python -m benches -k fusion`, `python -m\nbenches.quality`, `make test`, they make tea:\n"
+        "`python -m benches.gone`, `python -m gone.too`, `python -m benches.suite`,\n"
+        "`python tools/gone.py`\n```sh\nmake tea\n```\n"
+    )
+    assert missing_commands(repository, page) == [
+        "a.md: python -m benches.gone", "a.md: python -m gone.too",
+        "a.md: python -m benches.suite", "a.md: tools/gone.py", "a.md: make tea",
+    ]  # fmt: skip
 
 
 def test_lines_fit_a_window(repository: Path) -> None:
