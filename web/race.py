@@ -98,15 +98,15 @@ class Racer:
 
     def devices(self, threads: int) -> list[dict[str, Any]]:
         """Name, title and predicted tokens/s of each device, cold and in a tab."""
-        planned, found = self._plan(), []
+        planned, rows = self._plan(), []
         for name in profile_names():
             profile = in_tab(load_profile(name))
             draws = Draws(np.random.default_rng(0), DRAWS)
             rates = Processor(profile, min(threads, profile.cores), draws).rates()
             token, _ = Tokens(planned, from_storage=False).passes(profile, draws)
             speed = 1 / float(np.median(token.seconds(rates)))
-            found.append({"name": name, "title": profile.title, "speed": speed})
-        return found
+            rows.append({"name": name, "title": profile.title, "speed": speed})
+        return rows
 
     def predict(self, name: str, threads: int, minutes: float) -> dict[str, Any]:
         """Tokens/s of a device that writes without a pause: low, median and high over time."""

@@ -19,7 +19,7 @@ CACHE_BYTES = 16 << 20  # matrices beyond do not stay in the cache
 
 def cases() -> list[object]:
     """All types in one middle shape; the usual ones in every shape."""
-    found = []
+    chosen = []
     for kind in TYPES:
         shapes = (*SHAPES, LARGEST) if kind in ("Q8_0", "Q4_0") else SHAPES
         for m, k in shapes:
@@ -29,8 +29,8 @@ def cases() -> list[object]:
             for n in (1, 128):
                 short = usual and (m, k) in ((576, 576), (2048, 2048))
                 marks = [pytest.mark.short] if short else []
-                found.append(pytest.param(kind, m, k, n, marks=marks, id=f"{kind}-{m}x{k}-{n}"))
-    return found
+                chosen.append(pytest.param(kind, m, k, n, marks=marks, id=f"{kind}-{m}x{k}-{n}"))
+    return chosen
 
 
 @pytest.mark.parametrize(("kind", "m", "k", "n"), cases())

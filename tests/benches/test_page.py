@@ -55,10 +55,10 @@ def test_nothing_outside_is_asked_for() -> None:
 
 
 def test_peaks_come_from_the_yardsticks() -> None:
-    found = page.peaks(
+    peaks = page.peaks(
         [product("a", "1 row", 1, "memory", MEMORY), product("b", "", 1, "dot", DOT)]
     )
-    assert found == pytest.approx({"memory": 20, "dot": 400})
+    assert peaks == pytest.approx({"memory": 20, "dot": 400})
 
 
 def test_sections() -> None:
@@ -81,7 +81,7 @@ def test_a_failed_peer_says_why() -> None:
 
 
 def test_peers_have_a_mean() -> None:
-    """Of the tests that both ran; builds of halfbyte are no peers."""
+    """Of the tests that both ran; builds of halfbyte are not peers."""
     peers, rest = page.page(session()).split("Roofline</h2>")
     assert "<td>llama.cpp</td><td>peers</td><td>1</td>" in peers
     assert '<span class="ahead"><b>2</b></span></td><td>2</td><td>2</td>' in peers

@@ -44,11 +44,11 @@ def test_variation_and_quartiles() -> None:
 
 def test_a_change_has_an_interval() -> None:
     old, new = sample(1), sample(2, 1.3)
-    found = samples.change(old.by_pass, new.by_pass)
-    assert found
-    assert found.low < found.value < found.high
-    assert found.low > 0.15
-    assert found == samples.change(old.by_pass, new.by_pass)
+    change = samples.change(old.by_pass, new.by_pass)
+    assert change
+    assert change.low < change.value < change.high
+    assert change.low > 0.15
+    assert change == samples.change(old.by_pass, new.by_pass)
 
 
 def test_processes_widen_the_interval() -> None:
@@ -252,24 +252,24 @@ def measuring(answer: Content, asked: list[str]) -> session.Measure:
 
 def test_an_alarm_is_measured_twice() -> None:
     asked: list[str] = []
-    _, found = session.compared(once(1, 1), once(1.1, 11), measuring(once(1.1, 21), asked))
+    _, alarms = session.compared(once(1, 1), once(1.1, 11), measuring(once(1.1, 21), asked))
     assert asked == ["other"]
-    assert [pair.new.model for pair in found] == ["other"]
+    assert [pair.new.model for pair in alarms] == ["other"]
 
 
 def test_what_does_not_come_again_is_no_alarm() -> None:
     asked: list[str] = []
-    both, found = session.compared(once(1, 1), once(1.1, 11), measuring(once(1, 21), asked))
+    both, alarms = session.compared(once(1, 1), once(1.1, 11), measuring(once(1, 21), asked))
     assert asked == ["other"]
-    assert not found
+    assert not alarms
     assert len(series_of(both)[0].seconds) == 30
 
 
 def test_without_suspects_nothing_is_measured_again() -> None:
     asked: list[str] = []
-    _, found = session.compared(once(1, 1), once(1, 11), measuring(once(1, 21), asked))
+    _, alarms = session.compared(once(1, 1), once(1, 11), measuring(once(1, 21), asked))
     assert not asked
-    assert not found
+    assert not alarms
 
 
 def test_a_session_runs_the_cases(tmp_path: Path) -> None:

@@ -61,9 +61,9 @@ def test_sessions_of_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     for name, date in (("b", "2026-11-25T"), ("a", "2026-11-24T")):
         (history / f"{name}.json").write_text(json.dumps({**content, "datetime": date}))
     latest.write_text((history / "b.json").read_text())
-    found = report.sessions(history, latest)
-    assert [session["datetime"] for session in found] == ["2026-11-24T", "2026-11-25T"]
-    monkeypatch.setattr(report, "sessions", lambda: found)
+    sessions = report.sessions(history, latest)
+    assert [session["datetime"] for session in sessions] == ["2026-11-24T", "2026-11-25T"]
+    monkeypatch.setattr(report, "sessions", lambda: sessions)
     monkeypatch.setattr(report, "ROOT", tmp_path)
     monkeypatch.setattr(report, "HTML", tmp_path / "build/report.html")
     report.write_html()

@@ -75,8 +75,8 @@ def test_roofline(planned: Plan) -> None:
     assert prompt.seconds(weak)[0] == pytest.approx(2 * prompt.seconds(strong)[0])
     work = token.work.values()
     calls, held = sum(w.calls for w in work), sum(w.held for w in work)
-    alone = token.seconds(rates(memory=1e15, int8=1e18, launch=1e-3, call=0.5))[0]
-    assert alone == pytest.approx(0.5 + 1e-3 * calls, rel=1e-3)
+    overhead = token.seconds(rates(memory=1e15, int8=1e18, launch=1e-3, call=0.5))[0]
+    assert overhead == pytest.approx(0.5 + 1e-3 * calls, rel=1e-3)
     assert token.bytes_read == held
     cached = Cost(planned.program, TOKEN, kernels, to_pack=planned.to_pack, cached=True)
     assert cached.seconds(rates(int8=1e18))[0] < 1e-6

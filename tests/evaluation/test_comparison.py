@@ -69,7 +69,7 @@ def test_large_integers_are_exact() -> None:
         ([1, 2, 3.0], [1, 2, math.inf], False),
     ],
 )
-def test_what_is_no_number(actual: list[float], expected: list[float], passed: bool) -> None:
+def test_nan_and_infinity(actual: list[float], expected: list[float], passed: bool) -> None:
     c = compare(np.array(actual, F32), np.array(expected, F32), T)
     assert c.passed is passed
     if not passed:

@@ -69,7 +69,7 @@ def test_portable_maps(tmp_path: Path) -> None:
 
 BROKEN: dict[str, tuple[bytes, str]] = {
     "cut short": (bitmap(PIXELS)[:-1], "bytes of pixels expected"),
-    "a header alone": (bitmap(PIXELS)[:30], "expected a bitmap's header"),
+    "only a header": (bitmap(PIXELS)[:30], "expected a bitmap's header"),
     "no width": (bitmap(PIXELS[:, :0]), "0×5 pixels"),
     "huge": (b"P6 999999999 999999999 255\n" + b"\0" * 99, "pixels, expected 1 to"),
     "longer than it is": (b"P5 100 100 255\n" + b"\0" * 99, "10000 bytes of pixels expected"),

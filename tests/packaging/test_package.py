@@ -114,8 +114,8 @@ def test_wheel_imports_and_finds_its_kernels(site: Path, version: str) -> None:
         "print(halfbyte.__version__, halfbyte.__file__, len(library().kernels))",
     )
     assert done.returncode == 0, done.stderr
-    found, place, kernels = done.stdout.split()
-    assert (found, Path(place)) == (version, site / "halfbyte/__init__.py")
+    installed, place, kernels = done.stdout.split()
+    assert (installed, Path(place)) == (version, site / "halfbyte/__init__.py")
     assert int(kernels) > 0
 
 

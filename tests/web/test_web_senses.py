@@ -22,12 +22,12 @@ def test_regions_are_connected_runs() -> None:
 
 def test_boxes_grow_and_come_from_top_to_bottom() -> None:
     """Weak and tiny regions fall away; a box grows by 1.6 areas per perimeter, to the border."""
-    found = np.zeros((100, 200), np.float32)
-    found[60:70, 20:120] = 0.9
-    found[2:12, 100:190] = 0.9
-    found[80:90, 0:50] = 0.4  # too uncertain
-    found[40:42, 0:50] = 0.9  # too thin
-    assert boxes(found) == [(93, 0, 197, 19), (13, 53, 127, 77)]
+    scores = np.zeros((100, 200), np.float32)
+    scores[60:70, 20:120] = 0.9
+    scores[2:12, 100:190] = 0.9
+    scores[80:90, 0:50] = 0.4  # too uncertain
+    scores[40:42, 0:50] = 0.9  # too thin
+    assert boxes(scores) == [(93, 0, 197, 19), (13, 53, 127, 77)]
 
 
 def test_resizing_is_linear() -> None:

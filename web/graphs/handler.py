@@ -231,9 +231,9 @@ class Handler:
             models = [await self._fetched(asked[name]) for name in ("finder", "reader")]
             self._sight = Sight(*models)
         start = time.perf_counter()
-        found = await self._sight.read(files["pixels"], int(asked["height"]), int(asked["width"]))
-        lines = [{"text": line.text, "box": line.box, "score": line.score} for line in found]
-        self._say("seen", lines=lines, seconds=time.perf_counter() - start)
+        lines = await self._sight.read(files["pixels"], int(asked["height"]), int(asked["width"]))
+        rows = [{"text": line.text, "box": line.box, "score": line.score} for line in lines]
+        self._say("seen", lines=rows, seconds=time.perf_counter() - start)
 
     async def _hear(self, asked: Request, files: Any) -> None:
         """Find the speech in a sound."""

@@ -33,33 +33,33 @@ async function wllama(version) {
     }
     : { default: "/wllama-3/wasm/wllama.wasm" };
   const logger = { debug() {}, log() {}, warn() {}, error: console.error };
-  const made = new Wllama(paths, { suppressNativeLog: true, logger });
-  await made.loadModelFromUrl(model, {
+  const peer = new Wllama(paths, { suppressNativeLog: true, logger });
+  await peer.loadModelFromUrl(model, {
     n_ctx: context, n_batch: 128, n_threads: threads || undefined, n_gpu_layers: 0, seed: 1,
     warmup: false,
   });
-  window.threads = made.getNumThreads();
-  return version === 2 ? two(made) : three(made);
+  window.threads = peer.getNumThreads();
+  return version === 2 ? two(peer) : three(peer);
 }
 
-function two(made) {
+function two(peer) {
   const run = async (ids, count) => {
-    await made.kvClear();
+    await peer.kvClear();
     const start = performance.now();
-    await made.decode(ids, {});
+    await peer.decode(ids, {});
     const middle = performance.now();
-    await made.kvClear();
-    await made.decode(ids.slice(0, 1), {});
+    await peer.kvClear();
+    await peer.decode(ids.slice(0, 1), {});
     const begin = performance.now();
-    for (let i = 0; i < count; i++) await made.decode([ids[i % ids.length]], {});
+    for (let i = 0; i < count; i++) await peer.decode([ids[i % ids.length]], {});
     const end = performance.now();
     return [1000 * ids.length / (middle - start), 1000 * count / (end - begin)];
   };
   return { measure: run, first: () => run([1], 0) };
 }
 
-function three(made) {
-  const complete = async (prompt, count) => (await made.createCompletion({
+function three(peer) {
+  const complete = async (prompt, count) => (await peer.createCompletion({
     prompt, max_tokens: count, temperature: 0, ignore_eos: true, cache_prompt: false,
   })).timings;
   const run = async (ids, count, text) => {
@@ -73,9 +73,9 @@ function three(made) {
 }
 
 try {
-  const made = await (engine.startsWith("wllama") ? wllama(Number(engine.at(-1))) : halfbyte());
-  await made.first?.();
-  window.measure = made.measure;
+  const runner = await (engine.startsWith("wllama") ? wllama(Number(engine.at(-1))) : halfbyte());
+  await runner.first?.();
+  window.measure = runner.measure;
   window.started = performance.now();
 } catch (error) {
   window.started = String(error.stack ?? error);

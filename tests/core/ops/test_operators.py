@@ -169,7 +169,7 @@ def spoilt(*shape: int) -> npt.NDArray[np.float32]:
 
 
 @pytest.mark.parametrize("function", REDUCTIONS)
-def test_reductions_keep_what_is_no_number(function: str, compiled_backends: list[str]) -> None:
+def test_reductions_keep_nan(function: str, compiled_backends: list[str]) -> None:
     """A NaN at any position, and in no other result: along rows, at their ends, and across them."""
     for shape in ((37, 37, 1), (3, 16, 1), (1, 1, 1), (5, 5, 37), (2, 3, 4)):
         case = Case("spoilt", ops.reduce, {"x": spoilt(*shape)}, {"function": function})
@@ -182,7 +182,7 @@ def test_reductions_keep_what_is_no_number(function: str, compiled_backends: lis
             np.testing.assert_allclose(result[same], expected[same], rtol=1e-5, atol=1e-5)
 
 
-def test_pools_keep_what_is_no_number(compiled_backends: list[str]) -> None:
+def test_pools_keep_nan(compiled_backends: list[str]) -> None:
     """A NaN is in the result of each window that contains it."""
     x = np.random.default_rng(1).standard_normal((1, 5, 6, 21)).astype(np.float32)
     x[0, 2, 3, ::3] = np.nan
@@ -224,8 +224,8 @@ def test_results_do_not_depend_on_threads(name: str, native_backends: list[str])
     assert cases
     for backend in native_backends:
         for case in cases:
-            alone, shared = run(case, backend), run(case, backend, threads=2)
-            np.testing.assert_array_equal(shared[0], alone[0])
+            single, shared = run(case, backend), run(case, backend, threads=2)
+            np.testing.assert_array_equal(shared[0], single[0])
 
 
 def test_bounds_notice_one_wrong_integer(native_backends: list[str]) -> None:
