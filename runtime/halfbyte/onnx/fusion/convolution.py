@@ -100,8 +100,6 @@ def fuse_sums(r: Rewriter) -> None:
     as in ONNX's Add; kernels take equal ones.
     """
     for node in r.nodes("Add"):
-        if len(node.inputs) != 2:
-            continue
         for name, other in (node.inputs[::-1], node.inputs):
             conv = r.producer(name, "Conv")
             if conv is None or not r.used_once(name) or r.constant(other) is not None:

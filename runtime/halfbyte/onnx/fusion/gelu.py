@@ -43,7 +43,7 @@ def _gelu(r: Rewriter, node: Node) -> Node | None:
     for factors in _products(r, node):
         half = [f for f in factors if near(r.number(f), 0.5)]
         rest = [f for f in factors if f not in half]
-        if len(half) != 1 or len(rest) != 2:
+        if len(half) != 1:
             continue
         for x, gate in (rest, rest[::-1]):
             add = r.producer(gate, "Add")
@@ -58,7 +58,7 @@ def _gelu(r: Rewriter, node: Node) -> Node | None:
 
 def _products(r: Rewriter, node: Node) -> Iterator[list[str]]:
     """The three factors of a product of two products."""
-    if node.op_type != "Mul" or len(node.inputs) != 2:
+    if node.op_type != "Mul":
         return
     for inner_name, other in (node.inputs, node.inputs[::-1]):
         inner = r.producer(inner_name, "Mul")
@@ -131,7 +131,7 @@ def _is_term(r: Rewriter, name: str, x: str, power: int) -> bool:
 
 def _swish(r: Rewriter, node: Node) -> Node | None:
     """x * Sigmoid(x), or x * Sigmoid(number x), which is QuickGelu."""
-    if node.op_type != "Mul" or len(node.inputs) != 2:
+    if node.op_type != "Mul":
         return None
     for x, gate in (node.inputs, node.inputs[::-1]):
         sigmoid = r.producer(gate, "Sigmoid")
@@ -157,8 +157,6 @@ def _hard_swish(r: Rewriter, node: Node) -> Node | None:
 
 
 def _gated(r: Rewriter, node: Node) -> Iterator[str]:
-    if len(node.inputs) != 2:
-        return
     if node.op_type == "Div":
         product = r.producer(node.inputs[0], "Mul")
         if (

@@ -53,7 +53,7 @@ def _layer_norm(r: Rewriter, node: Node) -> _Norm | None:
 
 def _folded_norm(r: Rewriter, node: Node) -> _Norm | None:
     """x f + (bias - mean f) with f = scale / sqrt(variance + epsilon), as TensorFlow spells it."""
-    if node.op_type != "Add" or len(node.inputs) != 2:
+    if node.op_type != "Add":
         return None
     for first, second in (node.inputs, node.inputs[::-1]):
         product, rest = r.producer(first, "Mul"), r.producer(second, "Sub")
