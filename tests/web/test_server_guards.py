@@ -84,7 +84,7 @@ def test_hosts_and_origins(server: Server, headers: list[str], status: int) -> N
     assert (b"private" in answer) == (status == 200)
 
 
-def test_a_proxy_s_request_is_refused(server: Server) -> None:
+def test_requests_to_a_proxy_are_refused(server: Server) -> None:
     port = server.server_address[1]
     answer = get(server, "Host: localhost:PORT", path=f"http://localhost:{port}/models/model.gguf")
     assert answer.startswith(b"HTTP/1.1 400 ")

@@ -54,7 +54,7 @@ def test_files_types_and_isolation(connection: http.client.HTTPConnection) -> No
 @pytest.mark.parametrize(
     "path", ["/../model.gguf", "/models", "/%2e%2e/etc/passwd", "/gone", "//x"]
 )
-def test_nothing_else_is_there(connection: http.client.HTTPConnection, path: str) -> None:
+def test_other_paths_are_not_found(connection: http.client.HTTPConnection, path: str) -> None:
     assert ask(connection, path)[0] == 404
 
 
@@ -80,11 +80,11 @@ def test_ranges(
         assert response.headers["Content-Range"] == f"bytes {first}-{last}/200"
 
 
-def test_a_range_behind_the_end(connection: http.client.HTTPConnection) -> None:
+def test_a_range_after_the_end(connection: http.client.HTTPConnection) -> None:
     assert ask(connection, "/models/model.gguf", Range="bytes=200-")[0] == 416
 
 
-def test_what_has_not_changed_is_not_sent(
+def test_unchanged_files_are_not_sent_again(
     connection: http.client.HTTPConnection, tmp_path: Path
 ) -> None:
     tag = ask(connection, "/models/model.gguf")[2].headers["ETag"]
@@ -111,7 +111,7 @@ def test_compression(connection: http.client.HTTPConnection, accepted: str, pack
     assert (model[1], model[2].headers["Content-Encoding"]) == (CONTENT, None)
 
 
-def test_a_port_that_is_taken(site: Site) -> None:
+def test_a_port_in_use(site: Site) -> None:
     with Server(site) as server:
         port = server.server_address[1]
         with pytest.raises(OutputError, match=f"port {port} of 127.0.0.1: Address already in use"):
@@ -136,7 +136,7 @@ def test_an_export_that_fails_leaves_nothing(site: Site, tmp_path: Path) -> None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.gguf"]
 
 
-def test_a_model_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_is_not_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "model.gguf"
     path.write_bytes(b"GGUX" * 20)
     assert main(["web", str(path), "--export", str(tmp_path / "out")]) == 2
