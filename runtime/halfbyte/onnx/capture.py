@@ -5,10 +5,6 @@ nothing in a run. For other nodes, the rules of `lowering` record operators of t
 without a rule, or whose rule returns None, becomes an instruction that runs the node's definition
 in NumPy; a profile shows it as `numpy:` and the operator's name. A node whose results' shapes
 depend on values ends the program (`EndOfProgramError`); see `runner`.
-
-A `Value` has its elements in the order of its shape, with channels last, or in another buffer whose
-dimensions are permuted. They are copied where a kernel needs another form, not where a node says
-Transpose.
 """
 
 from __future__ import annotations
@@ -20,8 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from halfbyte.core import ops
-from halfbyte.core.buffer import Buffer, Kind
+from halfbyte.core.buffer import Buffer
 from halfbyte.core.dtypes import dtype_key
 from halfbyte.core.interrupt import step
 from halfbyte.core.ops.operator import record_host
@@ -30,15 +25,12 @@ from halfbyte.errors import HalfbyteError, MemoryBudgetError, ProgramError
 from halfbyte.onnx.calls import UNFIT, Call, bound
 from halfbyte.onnx.evaluate import check_outputs
 from halfbyte.onnx.files.model import Graph, Model, Node
+from halfbyte.onnx.forms import Forms
 from halfbyte.onnx.reference import Definition, lookup
 from halfbyte.onnx.reference._shapes import blank
-from halfbyte.onnx.reference.arrays import check_elements, check_shape
 from halfbyte.onnx.shared_weights import SharedWeights
 from halfbyte.onnx.values import Array, Operand, Unknown, Value, dtype_of, key_of
 from halfbyte.onnx.work import MAX_FOLDED, WORK, bytes_given, exact_work, folded, work_of
-from halfbyte.weights import Tensor
-
-Rounding = Callable[[Buffer], tuple[Buffer, ...]]  # a matrix -> its integers and their scales
 
 
 class EndOfProgramError(Exception):
@@ -52,7 +44,7 @@ class Lowering(NamedTuple):
     permuted: Callable[[Capture, Buffer, Sequence[int]], Buffer | None]  # as np.transpose
 
 
-class Capture:
+class Capture(Forms):
     """One program under capture, and the values of its graph.
 
     Without a `lowering`, every node runs its definition.
@@ -78,112 +70,12 @@ class Capture:
         lowering: Lowering | None,
         planning: bool = False,
     ) -> None:
-        self.model, self.program, self.values, self.weights = model, program, values, weights
+        super().__init__(program, weights, planning)
+        self.model, self.values = model, values
         self.opset = model.opsets.get("", 1)
         self.node = Node("", (), ())
         self.version = 0
         self._lowering = lowering
-        # A plan may be for a machine with more memory than this one.
-        self._check: Callable[[Sequence[int]], Any] = check_shape if planning else check_elements
-        # (operand, rounding) -> the instruction's number and its results
-        self._quantized: dict[tuple[Buffer, Rounding], tuple[int, tuple[Buffer, ...]]] = {}
-        self._forms: list[tuple[Value, str]] = []  # fields of values that were set later, in order
-        self._rotated: dict[Buffer, Buffer] = {}  # result of a Hadamard product -> its operand
-
-    # ---- for rules -------------------------------------------------------------------------------
-
-    def value(self, buffer: Buffer, shape: tuple[int, ...] | None = None) -> Value:
-        """A value whose elements are in order in a buffer; `shape` is the buffer's by default."""
-        sizes = tuple(int(d) for d in buffer.shape) if shape is None else shape  # type: ignore[arg-type]
-        self._check(sizes)
-        return Value(buffer.dtype, sizes, plain=buffer.view(sizes))
-
-    def value_channels_last(self, buffer: Buffer) -> Value:
-        """A value [n, c, ...] from a buffer [n, ..., c]."""
-        n, *between, channels = (int(d) for d in buffer.shape)  # type: ignore[arg-type]
-        return Value(buffer.dtype, (n, channels, *between), channels_last=buffer)
-
-    def plain(self, operand: Value | Array) -> Buffer:
-        """A tensor's buffer with its elements in the order of its shape."""
-        if not isinstance(operand, Value):
-            return self.constant(operand)
-        if operand.plain is None:
-            operand.plain = self._permuted(*operand.origin()).view(operand.shape)
-            self._forms.append((operand, "plain"))
-        return operand.plain
-
-    def channels_last(self, value: Value) -> Buffer:
-        """The buffer [n, ..., c] of a value [n, c, ...]."""
-        if value.channels_last is None:
-            buffer, order = value.origin()
-            value.channels_last = self._permuted(buffer, (order[0], *order[2:], order[1]))
-            self._forms.append((value, "channels_last"))
-        return value.channels_last
-
-    def transposed(self, value: Value, perm: Sequence[int]) -> Value:
-        """The value with its dimensions permuted; elements are moved only when it is needed."""
-        buffer, order = value.origin()
-        composed = tuple(order[i] for i in perm)
-        shape = tuple(value.shape[i] for i in perm)
-        real = [i for i in composed if buffer.shape[i] != 1]
-        if real == sorted(real):
-            return self.value(buffer, shape)
-        return Value(value.dtype, shape, permuted=(buffer, composed))
-
-    def matrix(self, operand: Value | Array, rows: int, columns: int) -> Buffer:
-        """A tensor's buffer as a matrix."""
-        return self.plain(operand).view((rows, columns))
-
-    def quantized(
-        self, value: Value, rows: int, columns: int, rounding: Rounding = ops.dynamic_quantize
-    ) -> tuple[Buffer, ...]:
-        """A value as a matrix of integers, with their scales; all readers share one rounding."""
-        x = self.matrix(value, rows, columns)
-        recorded = self._quantized.get((x.root, rounding))
-        if recorded is None or recorded[1][0].shape != x.shape:
-            recorded = len(self.program.instructions), rounding(x)
-            self._quantized[x.root, rounding] = recorded
-        return recorded[1]
-
-    def rotated(self, value: Value) -> Value:
-        """Each 32 numbers of a value's rows, times the Hadamard matrix of `ops.hadamard`."""
-        x = self.matrix(value, value.size // value.shape[-1], value.shape[-1])
-        y = ops.hadamard(x)
-        self._rotated[y.root] = x
-        return self.value(y, value.shape)
-
-    def before_rotation(self, value: Value, rows: int, columns: int) -> Value | None:
-        """The operand of `rotated` whose result a value is, as a matrix; None for other values."""
-        operand = None if value.plain is None else self._rotated.get(value.plain.root)
-        if operand is None or value.plain is None or value.plain.nbytes != operand.nbytes:
-            return None
-        return self.value(operand.view((rows, columns)))
-
-    def constant(self, array: Array) -> Buffer:
-        """A constant in a program's memory, aligned and contiguous."""
-
-        def make() -> Buffer:
-            aligned = array if array.flags.aligned else array.copy()
-            name = self.weights.name(array) or f"constant{list(array.shape)}"
-            return self.program.constant(name, aligned)
-
-        return self.weights.get(array, "plain", make)
-
-    def weight(self, tensor: Tensor) -> Buffer:
-        """A new buffer of a tensor: several layouts may have the same name."""
-        return Buffer(tensor.name, Kind.WEIGHT, tensor.format.dtype, tensor.shape, tensor)
-
-    def mark(self) -> tuple[int, int]:
-        """The present state, for `undo`."""
-        return len(self.program.instructions), len(self._forms)
-
-    def undo(self, mark: tuple[int, int]) -> None:
-        """Drop the instructions recorded since `mark`, and the buffers that they would fill."""
-        del self.program.instructions[mark[0] :]
-        for value, field in self._forms[mark[1] :]:
-            setattr(value, field, None)
-        del self._forms[mark[1] :]
-        self._quantized = {x: q for x, q in self._quantized.items() if q[0] < mark[0]}
 
     def outputs(self, names: Iterable[str]) -> tuple[dict[str, Buffer], dict[str, Any]]:
         """The values of these names: buffers to read after a run, and constants.
@@ -199,8 +91,6 @@ class Capture:
             elif value is not None:
                 constants[name] = value
         return self.program.set_outputs(buffers), constants
-
-    # ---- nodes -----------------------------------------------------------------------------------
 
     def record(self, node: Node) -> None:
         """Make a node part of the program, or compute its results now.
@@ -336,18 +226,8 @@ class Capture:
             raise EndOfProgramError
         return specs
 
-    def _permuted(self, buffer: Buffer, order: tuple[int, ...]) -> Buffer:
-        """The elements of a buffer with its dimensions in another order."""
-        shape = tuple(int(buffer.shape[i]) for i in order)  # type: ignore[arg-type]
-        real = [i for i in order if buffer.shape[i] != 1]
-        if real == sorted(real):
-            return buffer.view(shape)
-        permuted = self._lowering and self._lowering.permuted(self, buffer, order)
-        if permuted is None:
-            (permuted,) = record_host(
-                "Transpose", lambda x: (x.transpose(order),), [buffer], [(buffer.dtype, shape)]
-            )
-        return permuted
+    def _by_kernel(self, buffer: Buffer, order: Sequence[int]) -> Buffer | None:
+        return None if self._lowering is None else self._lowering.permuted(self, buffer, order)
 
 
 def _no_graph(graph: Graph) -> Any:

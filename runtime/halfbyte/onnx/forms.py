@@ -1,0 +1,151 @@
+"""Forms of values: the buffers of a program that hold a tensor's elements, as kernels need them.
+
+A `Value` has its elements in the order of its shape, with channels last, or in another buffer whose
+dimensions are permuted. They are copied where a kernel needs another form, not where a node says
+Transpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from halfbyte.core import ops
+from halfbyte.core.buffer import Buffer, Kind
+from halfbyte.core.ops.operator import record_host
+from halfbyte.core.program import Program
+from halfbyte.onnx.reference.arrays import check_elements, check_shape
+from halfbyte.onnx.shared_weights import SharedWeights
+from halfbyte.onnx.values import Array, Value
+from halfbyte.weights import Tensor
+
+Rounding = Callable[[Buffer], tuple[Buffer, ...]]  # a matrix -> its integers and their scales
+
+
+class Forms:
+    """The values of one program, in all forms that were needed so far.
+
+    Attributes
+    ----------
+    program : Program
+    weights : SharedWeights
+    """
+
+    def __init__(self, program: Program, weights: SharedWeights, planning: bool = False) -> None:
+        self.program, self.weights = program, weights
+        # A plan may be for a machine with more memory than this one.
+        self._check: Callable[[Sequence[int]], Any] = check_shape if planning else check_elements
+        # (operand, rounding) -> the instruction's number and its results
+        self._quantized: dict[tuple[Buffer, Rounding], tuple[int, tuple[Buffer, ...]]] = {}
+        self._forms: list[tuple[Value, str]] = []  # fields of values that were set later, in order
+        self._rotated: dict[Buffer, Buffer] = {}  # result of a Hadamard product -> its operand
+
+    def value(self, buffer: Buffer, shape: tuple[int, ...] | None = None) -> Value:
+        """A value whose elements are in order in a buffer; `shape` is the buffer's by default."""
+        sizes = tuple(int(d) for d in buffer.shape) if shape is None else shape  # type: ignore[arg-type]
+        self._check(sizes)
+        return Value(buffer.dtype, sizes, plain=buffer.view(sizes))
+
+    def value_channels_last(self, buffer: Buffer) -> Value:
+        """A value [n, c, ...] from a buffer [n, ..., c]."""
+        n, *between, channels = (int(d) for d in buffer.shape)  # type: ignore[arg-type]
+        return Value(buffer.dtype, (n, channels, *between), channels_last=buffer)
+
+    def plain(self, operand: Value | Array) -> Buffer:
+        """A tensor's buffer with its elements in the order of its shape."""
+        if not isinstance(operand, Value):
+            return self.constant(operand)
+        if operand.plain is None:
+            operand.plain = self.permuted(*operand.origin()).view(operand.shape)
+            self._forms.append((operand, "plain"))
+        return operand.plain
+
+    def channels_last(self, value: Value) -> Buffer:
+        """The buffer [n, ..., c] of a value [n, c, ...]."""
+        if value.channels_last is None:
+            buffer, order = value.origin()
+            value.channels_last = self.permuted(buffer, (order[0], *order[2:], order[1]))
+            self._forms.append((value, "channels_last"))
+        return value.channels_last
+
+    def transposed(self, value: Value, perm: Sequence[int]) -> Value:
+        """The value with its dimensions permuted; elements are moved only when it is needed."""
+        buffer, order = value.origin()
+        composed = tuple(order[i] for i in perm)
+        shape = tuple(value.shape[i] for i in perm)
+        real = [i for i in composed if buffer.shape[i] != 1]
+        if real == sorted(real):
+            return self.value(buffer, shape)
+        return Value(value.dtype, shape, permuted=(buffer, composed))
+
+    def matrix(self, operand: Value | Array, rows: int, columns: int) -> Buffer:
+        """A tensor's buffer as a matrix."""
+        return self.plain(operand).view((rows, columns))
+
+    def quantized(
+        self, value: Value, rows: int, columns: int, rounding: Rounding = ops.dynamic_quantize
+    ) -> tuple[Buffer, ...]:
+        """A value as a matrix of integers, with their scales; all readers share one rounding."""
+        x = self.matrix(value, rows, columns)
+        recorded = self._quantized.get((x.root, rounding))
+        if recorded is None or recorded[1][0].shape != x.shape:
+            recorded = len(self.program.instructions), rounding(x)
+            self._quantized[x.root, rounding] = recorded
+        return recorded[1]
+
+    def rotated(self, value: Value) -> Value:
+        """Each 32 numbers of a value's rows, times the Hadamard matrix of `ops.hadamard`."""
+        x = self.matrix(value, value.size // value.shape[-1], value.shape[-1])
+        y = ops.hadamard(x)
+        self._rotated[y.root] = x
+        return self.value(y, value.shape)
+
+    def before_rotation(self, value: Value, rows: int, columns: int) -> Value | None:
+        """The operand of `rotated` whose result a value is, as a matrix; None for other values."""
+        operand = None if value.plain is None else self._rotated.get(value.plain.root)
+        if operand is None or value.plain is None or value.plain.nbytes != operand.nbytes:
+            return None
+        return self.value(operand.view((rows, columns)))
+
+    def constant(self, array: Array) -> Buffer:
+        """A constant in a program's memory, aligned and contiguous."""
+
+        def make() -> Buffer:
+            aligned = array if array.flags.aligned else array.copy()
+            name = self.weights.name(array) or f"constant{list(array.shape)}"
+            return self.program.constant(name, aligned)
+
+        return self.weights.get(array, "plain", make)
+
+    def weight(self, tensor: Tensor) -> Buffer:
+        """A new buffer of a tensor: several layouts may have the same name."""
+        return Buffer(tensor.name, Kind.WEIGHT, tensor.format.dtype, tensor.shape, tensor)
+
+    def mark(self) -> tuple[int, int]:
+        """The present state, for `undo`."""
+        return len(self.program.instructions), len(self._forms)
+
+    def undo(self, mark: tuple[int, int]) -> None:
+        """Drop the instructions recorded since `mark`, and the buffers that they would fill."""
+        del self.program.instructions[mark[0] :]
+        for value, field in self._forms[mark[1] :]:
+            setattr(value, field, None)
+        del self._forms[mark[1] :]
+        self._quantized = {x: q for x, q in self._quantized.items() if q[0] < mark[0]}
+
+    def permuted(self, buffer: Buffer, order: Sequence[int]) -> Buffer:
+        """The elements of a buffer with its dimensions in another order."""
+        shape = tuple(int(buffer.shape[i]) for i in order)  # type: ignore[arg-type]
+        real = [i for i in order if buffer.shape[i] != 1]
+        if real == sorted(real):
+            return buffer.view(shape)
+        if (moved := self._by_kernel(buffer, order)) is not None:
+            return moved
+        (moved,) = record_host(
+            "Transpose", lambda x: (x.transpose(order),), [buffer], [(buffer.dtype, shape)]
+        )
+        return moved
+
+    def _by_kernel(self, buffer: Buffer, order: Sequence[int]) -> Buffer | None:
+        """`permuted` by a kernel; None if there is none."""
+        return None
