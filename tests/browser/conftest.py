@@ -177,15 +177,20 @@ def golden(site: Site) -> str:
         return model.generate(PROMPT, max_tokens=100, temperature=0)
 
 
-@pytest.fixture(scope="module")
-def user(browser: Browser, page_server: Server) -> Iterator[User]:
+def visitor_of(browser: Browser, server: Server) -> Iterator[User]:
     """One visit that many tests share; the page continues after each error."""
     context = browser.new_context()
-    output = User(context, page_server.address)
+    output = User(context, server.address)
     output.ready()
     yield output
     assert output.failures == []
     context.close()
+
+
+@pytest.fixture(scope="session")
+def user(browser: Browser, page_server: Server) -> Iterator[User]:
+    """Somebody who has been on the page for a while, whichever model is loaded."""
+    yield from visitor_of(browser, page_server)
 
 
 @pytest.fixture

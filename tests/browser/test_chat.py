@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
-from tests.browser.visitor import PROMPT, READY, User, works
+from tests.browser.visitor import READY, User, pictures, works
 from tests.text.chat.models import MODELS, sentencepiece
 from tests.text.chat.templates import HOSTILE
 
 import halfbyte
 from halfbyte.web.server import Server
-from halfbyte.web.site import STORYTELLER
 
 QUESTIONS = ["Tell me of Tom.", "What happened then?"]
 
@@ -151,40 +150,11 @@ def test_a_hostile_template_is_one_line(talker: User, tmp_path: Path, name: str)
     works(talker)
 
 
-def test_a_model_without_a_template(user: User) -> None:
-    assert user.get("model-name") == STORYTELLER
-    expect(user.page.locator("#views")).to_be_hidden()
-    expect(user.page.locator("#chat-view")).to_be_hidden()
-    user.write(PROMPT, 5)
-    assert user.run()
-
-
 @ONE
-@pytest.mark.parametrize(
-    ("name", "width", "height", "scheme"),
-    [("chat-desktop", 1280, 900, "light"), ("chat-phone", 360, 780, "dark")],
-)
-def test_screenshots(
-    browser: Browser, page_server: Server, repository: Path, path: Path,
-    name: str, width: int, height: int, scheme: str,
-) -> None:  # fmt: skip
-    """Kept in build/screenshots to be looked at; nothing is wider than the window."""
-    context = browser.new_context(
-        viewport={"width": width, "height": height},
-        color_scheme=scheme,  # type: ignore[arg-type]
-    )
-    user = User(context, page_server.address)
-    user.ready()
-    take(user, path)
+def test_screenshots(talker: User, path: Path, repository: Path) -> None:
+    take(talker, path)
+    talker.page.click("#anew")
     for question in QUESTIONS:
-        say(user, question, 40)
-    user.page.locator("#message").scroll_into_view_if_needed()
-    folder = repository / "build/screenshots"
-    folder.mkdir(parents=True, exist_ok=True)
-    user.page.screenshot(path=folder / f"{name}.png", full_page=True)
-    assert user.page.evaluate("document.documentElement.scrollWidth") <= width
-    small = user.page.evaluate("""() => [...document.querySelectorAll("button, .button")]
-      .filter((e) => e.checkVisibility() && e.getBoundingClientRect().height < 44)
-      .map((e) => e.id)""")
-    assert small == []
-    context.close()
+        say(talker, question, 40)
+    talker.page.locator("#message").scroll_into_view_if_needed()
+    pictures(talker, repository, "chat-")

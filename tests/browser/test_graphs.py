@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 from tests.browser.conftest import tool
 from tests.browser.graph_files import COLOURS, SIDE, with_encoder
-from tests.browser.visitor import MACHINE, READY, Visitor
+from tests.browser.visitor import MACHINE, READY, Visitor, pictures
 from tests.support.http_server import in_thread
 
 from halfbyte.web.server import Server
@@ -192,52 +192,39 @@ def searched(site: Site, repository: Path) -> Iterator[Server]:
         yield server
 
 
-@pytest.mark.parametrize(
-    ("name", "width", "height", "scheme"),
-    [("search-desktop", 1280, 900, "light"), ("search-phone", 360, 780, "dark")],
-)
-def test_paraphrases_come_first(
-    browser: Browser, searched: Server, repository: Path,
-    name: str, width: int, height: int, scheme: str,
-) -> None:  # fmt: skip
-    """With MiniLM in int8, opened by the tab's address; screenshots are saved."""
-    context = browser.new_context(
-        viewport={"width": width, "height": height},
-        color_scheme=scheme,  # type: ignore[arg-type]
-    )
+@pytest.fixture(scope="module")
+def finder(browser: Browser, searched: Server) -> Iterator[Visitor]:
+    """Somebody who opened the tab for search by its address."""
+    context = browser.new_context()
     user = Visitor(context, f"{searched.address}#search")
     expect(user.page.locator("#search-run")).to_be_enabled(timeout=READY)
-    for question, passage in PARAPHRASES.items():
-        assert user.search(question)[0].startswith(passage)
-    assert float(user.get("question-time")) > 0
-    assert float(user.get("passage-time")) > 0
-    folder = repository / "build/screenshots"
-    folder.mkdir(parents=True, exist_ok=True)
-    user.page.screenshot(path=folder / f"{name}.png", full_page=True)
-    assert user.page.evaluate("document.documentElement.scrollWidth") <= width
-    small = user.page.evaluate("""() => [...document.querySelectorAll("button, .button")]
-      .filter((e) => e.checkVisibility() && e.getBoundingClientRect().height < 44)
-      .map((e) => e.id || e.textContent)""")
-    assert small == []
+    yield user
     assert user.failures == []
     context.close()
 
 
-def test_see_and_hear(browser: Browser, searched: Server, repository: Path) -> None:
+def test_paraphrases_come_first(finder: Visitor, repository: Path) -> None:
+    """With MiniLM in int8."""
+    for question, passage in PARAPHRASES.items():
+        assert finder.search(question)[0].startswith(passage)
+    assert float(finder.get("question-time")) > 0
+    assert float(finder.get("passage-time")) > 0
+    pictures(finder, repository, "search-")
+
+
+def test_see_and_hear(finder: Visitor, repository: Path) -> None:
     """A sign is read, and a word is found in a second of sound; each with one click."""
-    context = browser.new_context(viewport={"width": 360, "height": 780})
-    user = Visitor(context, f"{searched.address}#onnx")
-    user.page.click("#see-sample", timeout=READY)
-    expect(user.page.locator("#lines li")).to_have_text(SIGN, timeout=READY)
-    expect(user.page.locator("#sense-state")).to_contain_text("4 lines of text in ")
-    user.page.click("#hear-sample")
-    expect(user.page.locator("#parts li")).to_have_text(["0.3 – 0.8 s"], timeout=READY)
+    finder.page.set_viewport_size({"width": 360, "height": 780})
+    finder.page.click("#onnx-tab")
+    finder.page.click("#see-sample", timeout=READY)
+    expect(finder.page.locator("#lines li")).to_have_text(SIGN, timeout=READY)
+    expect(finder.page.locator("#sense-state")).to_contain_text("4 lines of text in ")
+    finder.page.click("#hear-sample")
+    expect(finder.page.locator("#parts li")).to_have_text(["0.3 – 0.8 s"], timeout=READY)
     broken = {"name": "no.wav", "mimeType": "audio/wav", "buffer": b"RIFF"}
-    user.page.set_input_files("#hear-file", broken)  # type: ignore[arg-type]
-    expect(user.page.locator("#sense-problem")).to_have_text(
+    finder.page.set_input_files("#hear-file", broken)  # type: ignore[arg-type]
+    expect(finder.page.locator("#sense-problem")).to_have_text(
         "no.wav: not a sound that this browser can read"
     )
-    user.page.screenshot(path=repository / "build/screenshots/senses.png", full_page=True)
-    assert user.page.evaluate("document.documentElement.scrollWidth") <= 360
-    assert user.failures == []
-    context.close()
+    finder.page.screenshot(path=repository / "build/screenshots/senses.png", full_page=True)
+    assert finder.page.evaluate("document.documentElement.scrollWidth") <= 360

@@ -106,14 +106,19 @@ def forget(python: Python, server: Server) -> None:
     python.run(f"from halfbyte.download import forget\nawait forget('{server.url}')")
 
 
-def test_a_damaged_cached_file_is_fetched_again(python: Python, models_server: Server) -> None:
+def test_a_damaged_cached_file_is_fetched_again(
+    python: Python, models_server: Server, request: pytest.FixtureRequest
+) -> None:
     body = models_server.body = np.random.default_rng(1).bytes((1 << 24) + 1000)  # two parts
     assert fetched(python, models_server) == (False, True)
-    for name, action in DAMAGE.items():
+    # Python decides on them in the same way everywhere; how files are read depends on the place.
+    everything = request.node.callspec.params["python"] == "worker"
+    damages = DAMAGE if everything else dict(list(DAMAGE.items())[::3])
+    for name, action in damages.items():
         python.run(HARM.format(url=models_server.url, size=len(body), action=action))
         assert fetched(python, models_server) == (False, True), name
         assert fetched(python, models_server) == (True, True), name
-    assert len(models_server.starts) == 1 + len(DAMAGE)
+    assert len(models_server.starts) == 1 + len(damages)
     forget(python, models_server)
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
-from tests.browser.visitor import DROP, MACHINE, PROMPT, READY, User, works
+from tests.browser.conftest import visitor_of
+from tests.browser.visitor import DROP, MACHINE, PROMPT, READY, User, pictures, works
 from tests.formats.folders import write_folder
 from tests.support.http_server import Server as ModelServer
 from tests.support.http_server import (
@@ -26,6 +27,12 @@ from halfbyte.web.wheel import file_name
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
+@pytest.fixture(scope="module")
+def user(browser: Browser, page_server: Server) -> Iterator[User]:
+    """Somebody who comes to the page for the first time."""
+    yield from visitor_of(browser, page_server)
+
+
 def test_a_story(user: User, golden: str) -> None:
     assert user.get("model-name") == STORYTELLER
     assert user.get("machine") == MACHINE
@@ -39,6 +46,11 @@ def test_a_story(user: User, golden: str) -> None:
     names = [row.split("\t")[0] for row in rows]
     assert {*names} >= {"weights", "KV cache", "interpreter", "total"}
     assert [name for name in names if name.startswith("weights")] == ["weights"]
+
+
+def test_a_model_without_a_template_writes_but_does_not_chat(user: User) -> None:
+    expect(user.page.locator("#views")).to_be_hidden()
+    expect(user.page.locator("#chat-view")).to_be_hidden()
 
 
 def test_requests_stay_on_the_origin(user: User, page_server: Server) -> None:
@@ -67,6 +79,12 @@ def test_keyboard(user: User, golden: str) -> None:
         "run", "settings-summary", "temperature", "length", "seed", "probabilities", "as-python",
         "as-html", "file", "url", "load",
     ]  # fmt: skip
+
+
+def test_screenshots(user: User, repository: Path) -> None:
+    user.write(PROMPT, 200)
+    user.run()
+    pictures(user, repository)
 
 
 def test_a_file_is_chosen(user: User, models: Path) -> None:
@@ -172,32 +190,4 @@ def test_the_export_on_any_host(browser: Browser, exported: str, golden: str) ->
     assert user.run() == golden
     own = (exported, "blob:" + exported.removesuffix("some/where/"))
     assert [url for url in user.requests if not url.startswith(own)] == []
-    context.close()
-
-
-@pytest.mark.parametrize(
-    ("name", "width", "height", "scheme"),
-    [("desktop", 1280, 900, "light"), ("phone", 360, 780, "dark")],
-)
-def test_screenshots(
-    browser: Browser, page_server: Server, repository: Path,
-    name: str, width: int, height: int, scheme: str,
-) -> None:  # fmt: skip
-    """Saved in build/screenshots; nothing is wider than the window."""
-    context = browser.new_context(
-        viewport={"width": width, "height": height},
-        color_scheme=scheme,  # type: ignore[arg-type]
-    )
-    user = User(context, page_server.address)
-    user.ready()
-    user.write(PROMPT, 200)
-    user.run()
-    folder = repository / "build/screenshots"
-    folder.mkdir(parents=True, exist_ok=True)
-    user.page.screenshot(path=folder / f"{name}.png", full_page=True)
-    assert user.page.evaluate("document.documentElement.scrollWidth") <= width
-    small = user.page.evaluate("""() => [...document.querySelectorAll("button, .button")]
-      .filter((e) => e.checkVisibility() && e.getBoundingClientRect().height < 44)
-      .map((e) => e.id)""")
-    assert small == []
     context.close()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Browser, expect
 from tests.browser.graph_files import SIDE, with_encoder
 from tests.browser.visitor import (
@@ -12,6 +14,7 @@ from tests.browser.visitor import (
     PROMPT,
     READY,
     User,
+    Visitor,
     patched,
     picture,
     visit,
@@ -45,29 +48,52 @@ WATCH = """
 """
 
 
+@pytest.fixture(scope="module")
+def unlucky(browser: Browser, page_server: Server) -> Iterator[Visitor]:
+    """Somebody whose Python ends again and again; the first one is `broken` in its worker."""
+    shown = patched(
+        lambda text: text.replace('mark("Python");\n  if', "self.broken = pyodide;\n  if")
+    )
+    address = f"{page_server.address}?backend=numpy"  # which generates slowly
+    with visit(browser, address, keeps=True, worker=shown) as user:
+        user.ready()
+        yield user
+        assert user.failures == []
+
+
+def test_a_fatal_error_of_python(unlucky: Visitor) -> None:
+    """Pyodide runs nothing after a fatal error."""
+    worker = next(w for w in unlucky.page.workers if "worker.mjs" in w.url)
+    worker.evaluate("try { broken._api.fatal_error(new Error('out of stack')); } catch {}")
+    expect(unlucky.page.locator("#failure-text")).to_contain_text(
+        "Python has failed (out of stack). It has been restarted.", timeout=READY
+    )
+    unlucky.ready()
+    unlucky.unfold()
+    assert unlucky.get("model-name") == STORYTELLER
+    works(unlucky)
+
+
 def test_a_worker_that_ends_while_generating(
-    browser: Browser, page_server: Server, models: Path, repository: Path
+    unlucky: Visitor, models: Path, repository: Path
 ) -> None:
     """Python is restarted with the same model."""
-    with visit(browser, f"{page_server.address}?backend=numpy", keeps=True) as user:
-        user.ready()
-        user.page.set_input_files("#file", models / "F32.gguf")
-        expect(user.page.locator("#model-name")).to_have_text("F32.gguf", timeout=READY)
-        user.settle()
-        user.write(PROMPT, 240)
-        user.page.evaluate(WATCH)
-        user.page.click("#run")
-        user.page.evaluate("writes")
-        end_python(user)
-        expect(user.page.locator("#failure-text")).to_have_text(ENDED)
-        expect(user.page.locator("#story")).to_have_attribute("aria-busy", "false")
-        picture(user, repository, "ended")
-        expect(user.page.locator("#run")).to_be_enabled(timeout=READY)
-        expect(user.page.locator("#model-name")).to_have_text("F32.gguf", timeout=READY)
-        user.settle()
-        works(user)
-        expect(user.page.locator("#failure")).to_be_hidden()
-        assert user.failures == []
+    unlucky.page.set_input_files("#file", models / "F32.gguf")
+    expect(unlucky.page.locator("#model-name")).to_have_text("F32.gguf", timeout=READY)
+    unlucky.settle()
+    unlucky.write(PROMPT, 240)
+    unlucky.page.evaluate(WATCH)
+    unlucky.page.click("#run")
+    unlucky.page.evaluate("writes")
+    end_python(unlucky)
+    expect(unlucky.page.locator("#failure-text")).to_have_text(ENDED)
+    expect(unlucky.page.locator("#story")).to_have_attribute("aria-busy", "false")
+    picture(unlucky, repository, "ended")
+    expect(unlucky.page.locator("#run")).to_be_enabled(timeout=READY)
+    expect(unlucky.page.locator("#model-name")).to_have_text("F32.gguf", timeout=READY)
+    unlucky.settle()
+    works(unlucky)
+    expect(unlucky.page.locator("#failure")).to_be_hidden()
 
 
 def test_a_worker_that_ends_while_searching(
@@ -117,48 +143,47 @@ def test_the_site_s_own_encoder(browser: Browser, site: Site, files: Path) -> No
         assert user.failures == []
 
 
-def test_the_onnx_model(browser: Browser, page_server: Server, files: Path) -> None:
+def test_the_onnx_model(unlucky: Visitor, files: Path) -> None:
     """With its labels and tokenizer; also if another tab is open when Python ends."""
-    with visit(browser, f"{page_server.address}#onnx", keeps=True) as user:
-        user.give("onnx", files / "colours.onnx")
-        user.give("onnx", files / "colours.txt")
-        for there in (True, False):
-            user.page.locator("#inputs select").first.select_option("values")
-            values = " ".join(["0"] * 2 * SIDE**2 + ["0.5"] * SIDE**2)
-            user.page.locator("#inputs textarea").fill(values)
-            assert user.run_model()[0] == "blue"
-            expect(user.page.locator("#failure")).to_be_hidden()
-            if not there:
-                user.page.click("#language-tab")
-            end_python(user)
-            expect(user.page.locator("#failure-text")).to_have_text(ENDED)
-            if not there:
-                user.ready()
-                works(user)
-                user.page.click("#onnx-tab")
-            expect(user.page.locator("#onnx-run")).to_be_enabled(timeout=READY)
-        assert user.failures == []
+    unlucky.page.click("#onnx-tab")
+    unlucky.give("onnx", files / "colours.onnx")
+    unlucky.give("onnx", files / "colours.txt")
+    for there in (True, False):
+        unlucky.page.locator("#inputs select").first.select_option("values")
+        values = " ".join(["0"] * 2 * SIDE**2 + ["0.5"] * SIDE**2)
+        unlucky.page.locator("#inputs textarea").fill(values)
+        assert unlucky.run_model()[0] == "blue"
+        expect(unlucky.page.locator("#failure")).to_be_hidden()
+        if not there:
+            unlucky.page.click("#language-tab")
+        end_python(unlucky)
+        expect(unlucky.page.locator("#failure-text")).to_have_text(ENDED)
+        if not there:
+            unlucky.ready()
+            works(unlucky)
+            unlucky.page.click("#onnx-tab")
+        expect(unlucky.page.locator("#onnx-run")).to_be_enabled(timeout=READY)
 
 
-def test_a_worker_that_ends_while_opening_a_model(
-    browser: Browser, page_server: Server, files: Path
-) -> None:
+def test_a_worker_that_ends_while_opening_a_model(unlucky: Visitor, files: Path) -> None:
     """It is not opened again, since it may end Python again; the previous model is."""
-    with visit(browser, f"{page_server.address}#onnx", keeps=True) as user:
-        user.give("onnx", files / "colours.onnx")
-        [worker] = [worker for worker in user.page.workers if "worker.mjs" in worker.url]
-        worker.evaluate("""() => {
-          const { slice } = Blob.prototype;
-          Blob.prototype.slice = function (...range) {
-            self.close();
-            return slice.apply(this, range);
-          };
-        }""")
-        user.page.set_input_files("#onnx-file", files / "last.onnx")
-        expect(user.page.locator("#failure-text")).to_have_text(ENDED, timeout=READY)
-        expect(user.page.locator("#onnx-run")).to_be_enabled(timeout=READY)
-        assert "colours.onnx" in user.page.locator("#onnx-side").inner_text()
-        assert user.failures == []
+    unlucky.page.click("#onnx-tab")
+    unlucky.give("onnx", files / "colours.onnx")
+    unlucky.page.locator("#inputs select").first.select_option("ones")
+    unlucky.run_model()
+    expect(unlucky.page.locator("#failure")).to_be_hidden()
+    [worker] = [worker for worker in unlucky.page.workers if "worker.mjs" in worker.url]
+    worker.evaluate("""() => {
+      const { slice } = Blob.prototype;
+      Blob.prototype.slice = function (...range) {
+        self.close();
+        return slice.apply(this, range);
+      };
+    }""")
+    unlucky.page.set_input_files("#onnx-file", files / "last.onnx")
+    expect(unlucky.page.locator("#failure-text")).to_have_text(ENDED, timeout=READY)
+    expect(unlucky.page.locator("#onnx-run")).to_be_enabled(timeout=READY)
+    assert "colours.onnx" in unlucky.page.locator("#onnx-side").inner_text()
 
 
 def test_a_worker_that_ends_without_an_event(
@@ -182,21 +207,3 @@ def test_a_worker_that_ends_without_an_event(
             user.page.click("#again")
             user.ready()
             works(user)
-
-
-def test_a_fatal_error_of_python(browser: Browser, page_server: Server) -> None:
-    """Pyodide runs nothing after a fatal error."""
-    shown = patched(
-        lambda text: text.replace('mark("Python");\n  if', "self.broken = pyodide;\n  if")
-    )
-    with visit(browser, page_server.address, keeps=True, worker=shown) as user:
-        user.ready()
-        worker = next(w for w in user.page.workers if "worker.mjs" in w.url)
-        worker.evaluate("try { broken._api.fatal_error(new Error('out of stack')); } catch {}")
-        expect(user.page.locator("#failure-text")).to_contain_text(
-            "Python has failed (out of stack). It has been restarted.", timeout=READY
-        )
-        user.ready()
-        user.unfold()
-        assert user.get("model-name") == STORYTELLER
-        works(user)

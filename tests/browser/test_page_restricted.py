@@ -102,6 +102,7 @@ def test_the_policy_forbids_eval_and_other_origins(user: User, page_server: Serv
     })"""
     compiled = refused.replace("refuse()", "setTimeout('self.evaluated = true')")
     pixel = "https://stranger.invalid/pixel.png"
+    assert user.failures == []
     assert user.page.evaluate(compiled) == "eval"
     assert user.page.workers[0].evaluate(compiled) == "eval"
     assert user.page.evaluate(refused.replace("refuse()", f"new Image().src = '{pixel}'")) == pixel

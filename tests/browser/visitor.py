@@ -150,3 +150,28 @@ def picture(user: User, repository: Path, name: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     user.page.screenshot(path=folder / f"{name}.png")
     assert user.page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+SCREENS = (("desktop", 1280, 900, "light"), ("phone", 360, 780, "dark"))
+SMALL_BUTTONS = """() => [...document.querySelectorAll("button, .button")]
+  .filter((e) => e.checkVisibility() && e.getBoundingClientRect().height < 44)
+  .map((e) => e.id || e.textContent)"""
+
+
+def pictures(user: User, repository: Path, prefix: str = "") -> None:
+    """A whole page of each screen in build/screenshots, to be looked at.
+
+    Asserts that nothing is wider than the window, and no button too small for a finger.
+    """
+    folder = repository / "build/screenshots"
+    folder.mkdir(parents=True, exist_ok=True)
+    before = user.page.viewport_size
+    assert before
+    for name, width, height, scheme in SCREENS:
+        user.page.set_viewport_size({"width": width, "height": height})
+        user.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        user.page.screenshot(path=folder / f"{prefix}{name}.png", full_page=True)
+        assert user.page.evaluate("document.documentElement.scrollWidth") <= width
+        assert user.page.evaluate(SMALL_BUTTONS) == []
+    user.page.set_viewport_size(before)
+    user.page.emulate_media(color_scheme="light")
