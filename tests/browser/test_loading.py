@@ -82,7 +82,7 @@ HARM = """
 from halfbyte.download import kept
 from halfbyte.download.browser import call, to_js, to_object
 URL, SIZE = "{url}", {size}
-folder = await kept._folder()
+folder = (await kept.open_folder()).directory
 FILE = await call(folder, "getFileHandle", kept._name(URL))
 RECORD = await call(folder, "getFileHandle", kept._name(URL) + ".json")
 
@@ -133,7 +133,7 @@ async def counted(*arguments):
     await read_slice(*arguments)
 
 browser._read_slice = counted
-FILE = await call(await kept._folder(), "getFileHandle", kept._name("{url}"))
+FILE = await call((await kept.open_folder()).directory, "getFileHandle", kept._name("{url}"))
 worker, found = hasattr(FILE, "createSyncAccessHandle"), []
 for lock in (False, True) if worker else (False,):
     held = await call(FILE, "createSyncAccessHandle") if lock else None
@@ -156,6 +156,55 @@ def test_workers_read_kept_files_in_place(python: Python, models_server: Server)
     assert found == ([[True, True, 0], [True, True, 2]] if worker else [[True, True, 2]])
     assert len(models_server.starts) == 1
     forget(python, models_server)
+
+
+HIDE = """
+import js
+from halfbyte.download import kept, storage
+handles = js.FileSystemFileHandle.prototype
+handles.hidden = handles.createWritable
+js.Reflect.deleteProperty(handles, "createWritable")
+isinstance(await kept.open_folder(), storage.CachedFolder)
+"""
+SHOW = """
+import js
+handles = js.FileSystemFileHandle.prototype
+handles.createWritable = handles.hidden
+"""
+FLIP = """
+import numpy as np
+from halfbyte.download import kept
+folder, name = await kept.open_folder(), kept._name("{url}")
+data = np.array((await (await folder.file(name)).arrayBuffer()).to_py(), np.uint8)
+data[1000] ^= 1
+await folder.write(name, data)
+"""
+LISTED = """
+from halfbyte.download import kept
+folder = await kept.open_folder()
+listed = [await kept.shelf(), sorted(await folder.names())]
+await kept.forget("{url}")
+[*listed, await folder.names()]
+"""
+
+
+def test_in_the_cache_without_a_private_file_system(python: Python, models_server: Server) -> None:
+    """As in WebKitGTK: kept, checked when it is read, listed and forgotten."""
+    url, size = models_server.url, len(models_server.body)
+    assert python.run(HIDE) is True
+    try:
+        assert fetched(python, models_server) == (False, True)
+        assert fetched(python, models_server) == (True, True)
+        python.run(FLIP.format(url=url))
+        assert fetched(python, models_server) == (False, True)
+        assert fetched(python, models_server) == (True, True)
+        shelf, names, rest = python.run(LISTED.format(url=url))
+    finally:
+        python.run(SHOW)
+    assert len(models_server.starts) == 2
+    assert shelf == [{"url": url, "size": size}]
+    assert names[1] == f"{names[0]}.json"
+    assert rest == []
 
 
 DATES = [f"Mon, 01 Jan 2024 00:00:0{second} GMT" for second in (1, 2)]
@@ -326,7 +375,7 @@ while not (listed := await kept.shelf()):
     await asyncio.sleep(0.01)
 {then}
 found = await fetch("{url}")
-names = [name async for name, _ in kept._entries(await kept._folder())]
+names = await (await kept.open_folder()).names()
 whole = await kept.shelf()
 await forget("{url}")
 kept.STEP = 1 << 26

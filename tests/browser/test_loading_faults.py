@@ -180,10 +180,10 @@ def test_a_very_slow_server(python: Python, changing: Server) -> None:
 
 # The quota is exceeded at the write of this number; the result lists what is left in storage.
 FULL = """
-from halfbyte.download import fetch, forget, kept
+from halfbyte.download import fetch, forget, storage
 from halfbyte.download.browser import BrowserError
 URL = "{url}"
-real, left = kept.call, [{calls}]
+real, left = storage.call, [{calls}]
 
 async def call(target, method, *arguments):
     if method in ("createWritable", "write", "close"):
@@ -192,12 +192,12 @@ async def call(target, method, *arguments):
             raise BrowserError("QuotaExceededError", "the quota has been exceeded")
     return await real(target, method, *arguments)
 
-kept.call = call
+storage.call = call
 try:
     file = await fetch(URL)
 finally:
-    kept.call = real
-names, keys = [], (await kept._folder()).keys()
+    storage.call = real
+names, keys = [], (await storage.open_folder()).directory.keys()
 while not (step := await keys.next()).done:
     names.append(step.value)
 digest = hashlib.sha256(file.data.data).hexdigest()

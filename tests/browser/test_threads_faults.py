@@ -226,7 +226,7 @@ for _ in range(2):
     with await {load} as model:
         texts.append(model.generate("Tom", max_tokens=20, temperature=0))
         threads.append(model.executable.threads)
-    keys = (await kept._folder()).keys()
+    keys = (await kept.open_folder()).directory.keys()
     while not (step := await keys.next()).done:
         names.append(step.value)
 [texts, len(names), threads]

@@ -1,8 +1,8 @@
 """Downloads of models: with progress, resumed after interruptions, kept in the browser's storage.
 
 The bytes go straight into one array, of which the model's tensors are views. In Pyodide `fetch`
-delivers them and the origin's private file system keeps them, so that a second visit needs no
-network; elsewhere urllib delivers them and nothing is kept.
+delivers them and the browser's storage keeps them, so that a second visit needs no network;
+elsewhere urllib delivers them and nothing is kept.
 
 `transfer` puts one file into one array over as many responses as it takes; `response` parses each
 response's headers; `http` (urllib) and `browser` (`fetch`) deliver the bytes; `kept` stores files

@@ -1,4 +1,4 @@
-"""Models that persist when the tab is closed, in the origin's private file system.
+"""Models that persist when the tab is closed, in the browser's storage of files.
 
 Each file has a record beside it, with the checksums of its parts, which are compared when it is
 read, and the version that the server gave, which is compared with the server's current one.
@@ -14,7 +14,6 @@ import asyncio
 import hashlib
 import json
 import zlib
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -28,22 +27,18 @@ from halfbyte.download.browser import (
     head_of,
     js,
     read_file,
-    to_js,
     to_object,
     whole_url,
 )
 from halfbyte.download.response import ConnectionLostError, Head, Version
+from halfbyte.download.storage import ABSENT, open_folder, persist
 from halfbyte.download.transfer import START, Place, Progress, pieces, sha256_of
 from halfbyte.errors import MemoryBudgetError
 
-FOLDER = "halfbyte-models"
 PART = 1 << 24  # bytes of a checksum
 STEP = 1 << 26  # bytes of a transfer that are kept at once
 PARTIAL = ".partial"  # after the name of a record of steps
 PATIENCE = 5.0  # seconds to wait for the server's current version
-
-# The browser, or this window (such as a private one), does not have the feature or the file.
-_ABSENT = (BrowserError, AttributeError)
 
 
 @dataclass(frozen=True)
@@ -83,11 +78,11 @@ async def find(
     another hash.
     """
     try:
-        folder = await _folder()
-        text = await _text(await _file(folder, _name(url) + ".json"))
-        handle = await call(folder, "getFileHandle", _name(url))
-        file = await call(handle, "getFile")
-    except _ABSENT:
+        folder = await open_folder()
+        text = await _text(await folder.file(_name(url) + ".json"))
+        file = await folder.file(_name(url))
+        handle = await folder.handle(_name(url))
+    except ABSENT:
         return None
     record = _parsed(text)
     if record is None or record.size != file.size:
@@ -106,8 +101,8 @@ async def find(
 async def size(url: str) -> int | None:
     """Bytes of the file that is kept for an address; None if there is none."""
     try:
-        return int((await _file(await _folder(), _name(url))).size)
-    except _ABSENT:
+        return int((await (await open_folder()).file(_name(url))).size)
+    except ABSENT:
         return None
 
 
@@ -122,19 +117,17 @@ async def keep(url: str, data: U8, head: Head, sha256: str = "") -> str:
         The verified hash.
     """
     try:
-        storage = js.navigator.storage
-        if hasattr(storage, "persist"):  # which only a page has, not a worker
-            await call(storage, "persist")
-        folder = await _folder()
-        await _write(folder, _name(url), data)
+        await persist()
+        folder = await open_folder()
+        await folder.write(_name(url), data)
         version = head.version
         record = Record(
             data.nbytes, await _sums(data), head.total, version.etag, version.modified, sha256,
             whole_url(url),
         )  # fmt: skip
         text = np.frombuffer(json.dumps(asdict(record)).encode(), np.uint8)
-        await _write(folder, _name(url) + ".json", text)
-    except _ABSENT as error:
+        await folder.write(_name(url) + ".json", text)
+    except ABSENT as error:
         await forget(url)
         full = getattr(error, "name", "") == "QuotaExceededError"
         reason = "its storage is full" if full else f"it has no storage here: {error}"
@@ -144,12 +137,12 @@ async def keep(url: str, data: U8, head: Head, sha256: str = "") -> str:
 
 async def forget(url: str) -> None:
     """Remove the bytes that are kept for an address."""
-    with suppress(*_ABSENT):
-        folder = await _folder()
-        begun = [name async for name, _ in _entries(folder) if name.startswith(_name(url) + ".")]
+    with suppress(*ABSENT):
+        folder = await open_folder()
+        begun = [name for name in await folder.names() if name.startswith(_name(url) + ".")]
         for name in {*begun, _name(url)}:
-            with suppress(*_ABSENT):
-                await call(folder, "removeEntry", name)
+            with suppress(*ABSENT):
+                await folder.remove(name)
 
 
 @dataclass
@@ -179,20 +172,20 @@ class Partial:
         None also if they have no place; the transfer then says why.
         """
         try:
-            folder = await _folder()
-            text = await _text(await _file(folder, self._name + PARTIAL))
+            folder = await open_folder()
+            text = await _text(await folder.file(self._name + PARTIAL))
             record = _Steps(**json.loads(text))
             place.check(record.total)
             data, done = np.empty(0, np.uint8), 0
             for i, sums in enumerate(record.sums):
-                step = await read_file(await _file(folder, self._step(i)), lambda *_: None)
+                step = await read_file(await folder.file(self._step(i)), lambda *_: None)
                 if len(step) != record.step or await _sums(step) != sums:
                     break
                 if not done:
                     data = place.allocate(record.total, step[:START])
                 data[done : done + len(step)] = step
                 done += len(step)
-        except (*_ABSENT, ValueError, TypeError, MemoryError, MemoryBudgetError):
+        except (*ABSENT, ValueError, TypeError, MemoryError, MemoryBudgetError):
             return None
         if not done:
             return None
@@ -217,13 +210,13 @@ class Partial:
         first = len(record.sums) * record.step
         step = data[first : first + record.step]
         try:
-            folder = await _folder()
-            await _write(folder, self._step(len(record.sums)), step)
+            folder = await open_folder()
+            await folder.write(self._step(len(record.sums)), step)
             record.sums.append(await _sums(step))
             text = np.frombuffer(json.dumps(asdict(record)).encode(), np.uint8)
-            await _write(folder, self._name + PARTIAL, text)
+            await folder.write(self._name + PARTIAL, text)
             self._record = record
-        except _ABSENT:
+        except ABSENT:
             self._failed = True
 
     async def forget(self) -> None:
@@ -240,8 +233,8 @@ class Partial:
 async def _remove(url: str, steps: int) -> None:
     """Remove the steps of a transfer and their record."""
     for name in (*(f"{_name(url)}.{i}" for i in range(steps)), _name(url) + PARTIAL):
-        with suppress(*_ABSENT):
-            await call(await _folder(), "removeEntry", name)
+        with suppress(*ABSENT):
+            await (await open_folder()).remove(name)
 
 
 async def shelf() -> list[dict[str, Any]]:
@@ -250,14 +243,13 @@ async def shelf() -> list[dict[str, Any]]:
     Nothing without a storage.
     """
     found: list[dict[str, Any]] = []
-    with suppress(*_ABSENT):
-        async for name, handle in _entries(await _folder()):
-            if not name.endswith((".json", PARTIAL)):
-                continue
-            entry = _listed(
-                await _text(await call(handle, "getFile")), partial=name.endswith(PARTIAL)
-            )
-            found += [entry] if entry else []
+    with suppress(*ABSENT):
+        folder = await open_folder()
+        for name in await folder.names():
+            if name.endswith((".json", PARTIAL)):
+                text = await _text(await folder.file(name))
+                entry = _listed(text, partial=name.endswith(PARTIAL))
+                found += [entry] if entry else []
     return sorted(found, key=lambda entry: str(entry["url"]))
 
 
@@ -273,25 +265,8 @@ def _listed(text: str, *, partial: bool) -> dict[str, Any] | None:
     return {"url": steps.url, "size": len(steps.sums) * steps.step, "total": steps.total}
 
 
-async def _entries(folder: Any) -> AsyncIterator[tuple[str, Any]]:
-    """Names and handles of the files in a folder."""
-    entries = folder.entries()
-    while not (step := await call(entries, "next")).done:
-        name, handle = step.value
-        yield str(name), handle
-
-
 def _name(url: str) -> str:
     return hashlib.sha256(whole_url(url).encode()).hexdigest()
-
-
-async def _folder() -> Any:
-    root = await call(js.navigator.storage, "getDirectory")
-    return await call(root, "getDirectoryHandle", FOLDER, to_object(create=True))
-
-
-async def _file(folder: Any, name: str) -> Any:
-    return await call(await call(folder, "getFileHandle", name), "getFile")
 
 
 async def _text(file: Any) -> str:
@@ -331,17 +306,3 @@ async def _sums(data: U8) -> list[int]:
         sums.append(total)
         await asyncio.sleep(0)  # a page on this thread stays responsive
     return sums
-
-
-async def _write(folder: Any, name: str, data: U8) -> None:
-    """Write a whole file; on errors the old one is kept."""
-    handle = await call(folder, "getFileHandle", name, to_object(create=True))
-    stream = await call(handle, "createWritable")
-    try:
-        for piece in pieces(data):
-            await call(stream, "write", to_js(piece))
-        await call(stream, "close")  # only this replaces the file
-    except _ABSENT:
-        with suppress(BrowserError):
-            await call(stream, "abort")
-        raise
