@@ -40,14 +40,20 @@ def cache_folder() -> Path:
     return Path(home) / "halfbyte" / "wheels"
 
 
-def axe() -> str:
-    """The script of axe-core, which npm fetches once."""
+def npm_pack(name: str, version: str) -> Path:
+    """The archive of a package, which npm fetches once and compares with its registry's hash."""
     folder = cache_folder()
-    path = folder / f"{AXE.name}-{AXE.version}.tgz"
+    path = folder / f"{name}-{version}.tgz"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        command = ["npm", "pack", "--silent", f"{AXE.name}@{AXE.version}"]
+        command = ["npm", "pack", "--silent", f"{name}@{version}"]
         subprocess.run([*command, "--pack-destination", folder], check=True, capture_output=True)
+    return path
+
+
+def axe() -> str:
+    """The script of axe-core."""
+    path = npm_pack(AXE.name, AXE.version)
     with tarfile.open(path) as archive:
         script = archive.extractfile("package/axe.min.js")
         assert script is not None

@@ -85,7 +85,7 @@ class CachedFolder:
             raise BrowserError("NotFoundError", f"{name} is not kept")
         return await call(answer, "blob")
 
-    async def handle(self, name: str) -> Any:  # noqa: ARG002
+    async def handle(self, name: str) -> Any:
         return None
 
     async def write(self, name: str, data: U8) -> None:

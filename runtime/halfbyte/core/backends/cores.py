@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from halfbyte.core.backends.opening import one_thread_because
 from halfbyte.core.backends.tuning import AtMost
@@ -55,8 +54,8 @@ def usable_threads(threads: int | None) -> int:
 
 
 def _browser_cores() -> int:
-    js: Any = import_module("js")
-    return int(js.navigator.hardwareConcurrency or 1)
+    navigator = getattr(import_module("js"), "navigator", None)  # absent in Node 20
+    return int(getattr(navigator, "hardwareConcurrency", 0) or 1)
 
 
 def _text(path: Path) -> str:

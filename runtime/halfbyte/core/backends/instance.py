@@ -42,14 +42,18 @@ def why_not() -> str:
     js: Any = import_module("js")
     if _refusal:
         return _refusal
-    if not getattr(js, "crossOriginIsolated", False):
+    if not hasattr(js, "crossOriginIsolated"):
+        return "only a browser's page has web workers that share memory, and this is not one"
+    if not js.crossOriginIsolated:
         return (
             "the page is not cross-origin isolated, which its server has to ask for with the "
             "headers Cross-Origin-Opener-Policy: same-origin and Cross-Origin-Embedder-Policy: "
             "require-corp"
         )
-    if not hasattr(js, "SharedArrayBuffer") or not hasattr(js, "Worker"):
-        return "the browser has no shared memory, or no workers inside of workers"
+    if not hasattr(js, "SharedArrayBuffer"):
+        return "the browser has no shared memory"
+    if not hasattr(js, "Worker"):
+        return "the browser has no workers inside of workers"
     return ""
 
 

@@ -1,0 +1,1 @@
+"""halfbyte in several versions of Pyodide, under Node."""
