@@ -13,13 +13,15 @@ PACKAGE := build/package
 ARGS :=
 # Of make soak and make fuzz
 MINUTES := 60
+# Of make test-browser
+BROWSERS := chromium firefox webkit
 # Workers of pytest, one per core, each with its own files
 WORKERS := -n auto --maxprocesses 8
 
 # Tests start Python hundreds of times, which takes half as long where its bytecode has been kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo web wheels test test-browser test-engines test-notebooks fuzz judge tokenizers peers bench bench-peers bench-onnx report soak soak-tab docs lint lint-python package lint-types lint-layers lint-c format coverage hooks clean
+.PHONY: help demo web wheels test test-browser test-engines test-pyodides test-notebooks fuzz judge tokenizers peers bench bench-peers bench-onnx report soak soak-tab docs lint lint-python package lint-types lint-layers lint-c format coverage hooks clean
 .DELETE_ON_ERROR:
 
 help:
@@ -27,8 +29,9 @@ help:
 	@echo "make web       build the kernels for WebAssembly and serve the page"
 	@echo "make wheels    build the wheels of every platform into dist/"
 	@echo "make test      lint, the site, then every test   (one folder: make test ARGS=tests/core/ops)"
-	@echo "make test-browser   only the tests in Chromium"
-	@echo "make test-engines   the page in an installed Firefox and WebKitGTK"
+	@echo "make test-browser   only the tests in Chromium, and the page in Firefox and WebKitGTK"
+	@echo "make test-engines   the page in all three where it lacks storage, its Python ends, ..."
+	@echo "make test-pyodides  halfbyte in Pyodide 0.26 to 314, under Node"
 	@echo "make test-notebooks    halfbyte in JupyterLite and PyScript, from their registries"
 	@echo "make fuzz      mutate files of every format, on all cores   (make fuzz MINUTES=30)"
 	@echo "make judge     compare models with transformers, and write the tests' goldens (minutes)"
@@ -67,12 +70,19 @@ test: $(WASM)
 	@$(MAKE) --no-print-directory --jobs=2 lint docs
 	@$(BIN)/python -m pytest $(WORKERS) $(ARGS)
 
+# The page's main ways in each browser, then the tests in Chromium. Only some, such as where the
+# others (Debian: firefox-esr webkit2gtk-driver xvfb xauth) are missing: BROWSERS=chromium
 test-browser: $(WASM)
-	@$(BIN)/python -m pytest tests/browser $(ARGS)
+	@$(BIN)/python -m tests.engines --only main_ways $(BROWSERS)
+	@$(if $(filter chromium,$(BROWSERS)),$(BIN)/python -m pytest tests/browser $(ARGS))
 
-# Debian: firefox-esr webkit2gtk-driver xvfb (make test-engines ARGS="firefox --only python_ended")
+# Some of it: make test-engines ARGS="firefox --only python_ended"
 test-engines: $(WASM)
-	@xvfb-run -a $(BIN)/python -m tests.engines $(ARGS)
+	@$(BIN)/python -m tests.engines $(ARGS)
+
+# Some of them: make test-pyodides ARGS="0.26 314"
+test-pyodides: $(WASM)
+	@$(BIN)/python -m tests.pyodides $(ARGS)
 
 # Only some: make test-notebooks ARGS=pyscript
 test-notebooks: $(WASM)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -76,4 +77,4 @@ def with_encoder(site: Site, encoder: dict[str, Path]) -> Site:
     added = {f"models/{path.name}": path for path in encoder.values()}
     names = dict(zip(encoder, added, strict=True))
     told = json.dumps({**json.loads(settings), "encoder": names}).encode()
-    return Site({**result, **added, "site.json": told})
+    return replace(site, files={**result, **added, "site.json": told})

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
-from hashlib import sha256
-from pathlib import Path
-
 from playwright.sync_api import Browser, expect
 from tests.browser.visitor import PROMPT, READY, visit
 from tests.support.http_server import in_thread
+from tests.support.sites import changed, content
 
 from halfbyte.web.server import Handler, Server
 from halfbyte.web.site import Site
@@ -35,13 +31,8 @@ def server_of(site: Site, port: int = 0) -> Server:
 
 def newer(site: Site) -> Site:
     """Another version of the site: of one file."""
-    page = site.files["index.html"]
-    assert isinstance(page, Path)
-    content = page.read_bytes().replace(b"<title>", b"<title>newer ")
-    settings = json.loads(bytes(site.files["site.json"]))  # type: ignore[arg-type]
-    settings["files"]["index.html"] = sha256(content).hexdigest()
-    files = {**site.files, "index.html": content, "site.json": json.dumps(settings).encode()}
-    return replace(site, files=files)
+    page = content(site, "index.html").replace(b"<title>", b"<title>newer ")
+    return changed(site, {"index.html": page})
 
 
 def test_without_its_server(browser: Browser, site: Site, golden: str) -> None:

@@ -21,6 +21,7 @@ from tests.browser.visitor import (
 )
 from tests.support.http_server import Server as ModelServer
 from tests.support.http_server import in_thread
+from tests.support.sites import beginning
 
 from halfbyte.web.server import Server
 from halfbyte.web.site import Site
@@ -70,12 +71,8 @@ def test_an_insecure_origin(
 
 def without_storage(site: Site) -> Site:
     """The site, with properties replaced as in a browser that blocks site data."""
-    files = dict(site.files)
-    for name, content in site.files.items():
-        if name.endswith(".mjs") and "/" not in name:
-            text = content.read_bytes() if isinstance(content, Path) else content
-            files[name] = BLOCKED.encode() + text
-    return replace(site, files=files)
+    modules = [name for name in site.files if name.endswith(".mjs") and "/" not in name]
+    return beginning(site, BLOCKED, *modules)
 
 
 def test_site_data_blocked(

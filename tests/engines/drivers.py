@@ -1,36 +1,49 @@
-"""Browsers by the protocols that they speak themselves: Marionette and WebDriver.
+"""Browsers as a system packages them, driven by their own protocols.
 
-Playwright drives patched builds of Firefox and WebKit, which few systems package. These classes
-drive those that a system packages: `firefox` (or `firefox-esr`) needs nothing else, WebKitGTK needs
-its driver (Debian: `webkit2gtk-driver`) and a display (`xvfb-run`).
+Playwright drives patched builds of Firefox and WebKit, which few systems package. Here, selenium
+speaks WebDriver BiDi with `firefox` (or `firefox-esr`) itself, and WebDriver with the driver of
+WebKitGTK (Debian: `webkit2gtk-driver`), which needs a display (`xvfb-run`). Chromium is that of the
+other tests.
 """
 
 from __future__ import annotations
 
-import http.client
 import json
 import shutil
 import socket
 import subprocess
 import time
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Protocol
 
+from playwright.sync_api import sync_playwright
+from selenium.webdriver import WebKitGTK, WebKitGTKOptions
+from selenium.webdriver.remote.websocket_connection import WebSocketConnection
+from tests.browser.conftest import FLAGS, tool
+
+REPOSITORY = Path(__file__).parents[2]
 START_SECONDS = 30
-SCRIPT_MILLISECONDS = 60_000
+CALL_SECONDS = 60
+POLL_SECONDS = 0.005
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+class MissingError(Exception):
+    """A browser that is not installed; the message says how to install it."""
+
+
+def installed(names: tuple[str, ...], package: str) -> str:
+    """Path of the first of these programs; raises `MissingError` without one."""
+    paths = (shutil.which(name) for name in names)
+    if path := next(filter(None, paths), None):
+        return path
+    raise MissingError(f"{' and '.join(names)} not found: apt-get install {package}")
 
 
 class Engine(Protocol):
     """A browser with one window."""
 
     name: str
+    version: str
 
     def go(self, url: str) -> None: ...
 
@@ -40,127 +53,157 @@ class Engine(Protocol):
     def close(self) -> None: ...
 
 
-class Firefox:
-    """Firefox by Marionette: each message is `length:JSON`."""
+class Chromium:
+    """The Chromium of the other tests, by Playwright."""
 
-    name = "firefox"
+    name = "chromium"
 
     def __init__(self, profile: Path, preferences: dict[str, Any]) -> None:
-        binary = shutil.which("firefox") or shutil.which("firefox-esr")
-        if binary is None:
-            raise FileNotFoundError("no firefox on the PATH")
-        port = free_port()
-        preferences = {
-            "marionette.port": port,
-            "browser.shell.checkDefaultBrowser": False,
-        } | preferences
+        del profile, preferences
+        self._playwright = sync_playwright().start()
+        path = tool(REPOSITORY, "get_chromium")
+        self._browser = self._playwright.chromium.launch(executable_path=path, args=FLAGS)
+        self._page = self._browser.new_page()
+        self.version = f"Chromium {self._browser.version}"
+
+    @staticmethod
+    def check() -> None:
+        """It is fetched when needed."""
+
+    def go(self, url: str) -> None:
+        self._page.goto(url)
+
+    def js(self, body: str, *arguments: Any) -> Any:
+        function = f"(given) => (function () {{ {body} }}).apply(null, given)"
+        return self._page.evaluate(function, list(arguments))
+
+    def close(self) -> None:
+        self._browser.close()
+        self._playwright.stop()
+
+
+class Firefox:
+    """Firefox by WebDriver BiDi."""
+
+    name = "firefox"
+    binaries = ("firefox", "firefox-esr")
+
+    def __init__(self, profile: Path, preferences: dict[str, Any]) -> None:
+        binary = installed(self.binaries, "firefox-esr")
+        preferences = {"browser.shell.checkDefaultBrowser": False} | preferences
         profile.mkdir(parents=True)
         lines = (f"user_pref({json.dumps(k)}, {json.dumps(v)});\n" for k, v in preferences.items())
         (profile / "user.js").write_text("".join(lines), encoding="utf-8")
-        command = [binary, "--headless", "--no-remote", "--marionette", "--profile", str(profile)]
+        port = free_port()
+        options = ["--headless", "--no-remote", "--profile", str(profile)]
         self._process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        self._socket = self._connect(port)
-        self._count = 0
-        self._receive()  # its greeting
-        self._call("WebDriver:NewSession", {})
-        self._call("WebDriver:SetTimeouts", {"script": SCRIPT_MILLISECONDS})
+            [binary, *options, f"--remote-debugging-port={port}"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            wait_for(port)
+            address = f"ws://127.0.0.1:{port}/session"
+            self._connection = WebSocketConnection(address, CALL_SECONDS, POLL_SECONDS)
+            session = self._call("session.new", {"capabilities": {}})
+            self._context = self._call("browsingContext.getTree", {})["contexts"][0]["context"]
+        except Exception:
+            self._process.kill()
+            raise
+        self.version = f"Firefox {session['capabilities']['browserVersion']}"
 
-    def _connect(self, port: int) -> socket.socket:
-        end = time.monotonic() + START_SECONDS
-        while True:
-            try:
-                return socket.create_connection(("127.0.0.1", port), timeout=2 * START_SECONDS)
-            except OSError:
-                if time.monotonic() > end:
-                    self._process.kill()
-                    raise
-                time.sleep(0.2)
-
-    def _receive(self) -> Any:
-        head = b""
-        while not head.endswith(b":"):
-            head += self._socket.recv(1)
-        size, body = int(head[:-1]), b""
-        while len(body) < size:
-            body += self._socket.recv(size - len(body))
-        return json.loads(body)
+    @classmethod
+    def check(cls) -> None:
+        """Raises `MissingError` where it is not installed."""
+        installed(cls.binaries, "firefox-esr")
 
     def _call(self, name: str, parameters: dict[str, Any]) -> Any:
-        self._count += 1
-        message = json.dumps([0, self._count, name, parameters]).encode()
-        self._socket.sendall(b"%d:%s" % (len(message), message))
-        _, _, error, value = self._receive()
-        if error:
-            raise RuntimeError(f"{name}: {error['message']}")
-        return value
+        answer = self._connection.send_cmd(name, parameters)
+        if "error" in answer:
+            raise RuntimeError(f"{name}: {answer['message']}")
+        return answer["result"]
 
     def go(self, url: str) -> None:
-        self._call("WebDriver:Navigate", {"url": url})
+        target = {"context": self._context, "url": url, "wait": "complete"}
+        self._call("browsingContext.navigate", target)
 
     def js(self, body: str, *arguments: Any) -> Any:
-        value = self._call("WebDriver:ExecuteScript", {"script": body, "args": list(arguments)})
-        return value["value"]
+        function = (
+            f"(given) => JSON.stringify((function () {{ {body} }}).apply(null, JSON.parse(given))"
+            " ?? null)"
+        )
+        call = {
+            "functionDeclaration": function,
+            "awaitPromise": False,
+            "target": {"context": self._context},
+            "arguments": [{"type": "string", "value": json.dumps(arguments)}],
+        }
+        answer = self._call("script.callFunction", call)
+        if answer["type"] == "exception":
+            raise RuntimeError(answer["exceptionDetails"]["text"])
+        return json.loads(answer["result"]["value"])
 
     def close(self) -> None:
-        self._socket.close()
+        self._connection.close()
         self._process.terminate()
         self._process.wait(START_SECONDS)
 
 
 class WebKit:
-    """WebKitGTK's MiniBrowser by WebKitWebDriver."""
+    """WebKitGTK's MiniBrowser by its driver."""
 
     name = "webkit"
 
     def __init__(self, profile: Path, preferences: dict[str, Any]) -> None:
         del profile, preferences  # it begins with an empty profile, and has no such preferences
-        driver = shutil.which("WebKitWebDriver")
-        browsers = Path("/usr/lib").glob("*/webkit2gtk-4.*/MiniBrowser")
-        binary = next(iter(sorted(browsers, reverse=True)), None)
-        if driver is None or binary is None:
-            raise FileNotFoundError("no WebKitWebDriver and MiniBrowser of WebKitGTK")
-        port = free_port()
-        self._process = subprocess.Popen(
-            [driver, f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        self._port, self._session = port, ""
-        options = {"binary": str(binary), "args": ["--automation"]}
-        capabilities = {"alwaysMatch": {"webkitgtk:browserOptions": options}}
-        end = time.monotonic() + START_SECONDS
-        while True:
-            try:
-                session = self._request("POST", "/session", {"capabilities": capabilities})
-                break
-            except OSError:
-                if time.monotonic() > end:
-                    self._process.kill()
-                    raise
-                time.sleep(0.2)
-        self._session = f"/session/{session['sessionId']}"
-        self._request("POST", "/timeouts", {"script": SCRIPT_MILLISECONDS})
+        options = WebKitGTKOptions()
+        options.binary_location = self._binary()
+        options.add_argument("--automation")
+        self._driver = WebKitGTK(options=options)
+        self._driver.set_script_timeout(CALL_SECONDS)
+        self.version = f"WebKitGTK {self._driver.capabilities['browserVersion']}"
 
-    def _request(self, method: str, path: str = "", body: dict[str, Any] | None = None) -> Any:
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=2 * START_SECONDS)
-        connection.request(method, self._session + path, body and json.dumps(body))
-        answer = connection.getresponse()
-        value = json.load(answer)["value"]
-        connection.close()
-        if answer.status != HTTPStatus.OK:
-            raise RuntimeError(f"{path}: {value['message'][:500]}")
-        return value
+    @staticmethod
+    def _binary() -> str:
+        browsers = Path("/usr/lib").glob("*/webkit2gtk-4.*/MiniBrowser")
+        path = max(browsers, default=None)
+        if path is None:
+            raise MissingError("MiniBrowser not found: apt-get install webkit2gtk-driver")
+        return str(path)
+
+    @classmethod
+    def check(cls) -> None:
+        """Raises `MissingError` where it is not installed."""
+        installed(("WebKitWebDriver",), "webkit2gtk-driver")
+        cls._binary()
 
     def go(self, url: str) -> None:
-        self._request("POST", "/url", {"url": url})
+        self._driver.get(url)
 
     def js(self, body: str, *arguments: Any) -> Any:
-        return self._request("POST", "/execute/sync", {"script": body, "args": list(arguments)})
+        return self._driver.execute_script(body, *arguments)
 
     def close(self) -> None:
-        self._request("DELETE")
-        self._process.terminate()
-        self._process.wait(START_SECONDS)
+        self._driver.quit()
 
 
-ENGINES = {engine.name: engine for engine in (Firefox, WebKit)}
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def wait_for(port: int) -> None:
+    """Wait until something listens; raises `OSError` after `START_SECONDS`."""
+    end = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.1)
+        else:
+            return
+
+
+ENGINES: dict[str, Any] = {engine.name: engine for engine in (Chromium, Firefox, WebKit)}
