@@ -25,7 +25,7 @@ from typing import Any
 from benches.samples import NOISY, variation
 from pytest_benchmark.stats import Stats
 
-from halfbyte.core.backends.opening import instruction_sets
+from halfbyte.core.backends.libraries import instruction_sets
 from halfbyte.outputs import write_text
 
 Content = dict[str, Any]

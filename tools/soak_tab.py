@@ -30,14 +30,14 @@ HANGS = 600  # seconds after which a call will never return
 SIZES = """
 import asyncio, builtins, gc
 import halfbyte, pyodide_js
-from halfbyte.core.backends import opening, workers
+from halfbyte.core.backends import libraries, workers
 
 async def load():
     return await halfbyte.load_url("/models/model.gguf", keep=False, threads=2)
 
 def sizes():
     gc.collect()
-    memory = opening.shared_library().memory
+    memory = libraries.shared_library().memory
     return [len(pyodide_js._module.HEAPU8), len(memory.bytes), memory.allocated]
 builtins.load, builtins.sizes = load, sizes
 builtins.model = await load()
@@ -69,9 +69,9 @@ for _ in range({count}):
 WAKE = """
 import random, time
 import numpy as np
-from halfbyte.core.backends import opening
+from halfbyte.core.backends import libraries
 from halfbyte.core.backends.single import SingleKernels
-kernels = SingleKernels(opening.shared_library(), threads=2)
+kernels = SingleKernels(libraries.shared_library(), threads=2)
 reach, n, k, m = kernels.memory.reach, 1, 256, 1024
 random_ = np.random.default_rng(1)
 x, w = random_.standard_normal((n, k), np.float32), random_.standard_normal((m, k), np.float32)

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from halfbyte.core.backends import available
-from halfbyte.core.backends.opening import alone_because
+from halfbyte.core.backends.libraries import why_one_thread
 from halfbyte.errors import HalfbyteError, OutOfMemoryError
 from halfbyte.text import footprint
 from halfbyte.text.chat import Chat, has_template
@@ -249,7 +249,7 @@ class Engine:
             type=max(types, key=lambda name: types[name]),
             backend=model.executable.backend,
             threads=model.executable.threads,
-            alone=alone_because(model.executable),
+            alone=why_one_thread(model.executable),
             context=model.context,
             vocabulary=model.vocabulary,
             chat=has_template(model.file),

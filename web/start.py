@@ -9,7 +9,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 import halfbyte
-from halfbyte.core.backends.opening import library
+from halfbyte.core.backends.libraries import library
 from halfbyte.errors import UnsupportedError
 
 # A .pyc begins with a magic number, flags, and 8 bytes that identify the source. These flags say

@@ -28,12 +28,12 @@ CHOICES = [(threads, bits) for threads in (1, 2) for bits in (32, 64)]
 OPEN = """
 import asyncio, time
 import halfbyte
-from halfbyte.core.backends import opening
+from halfbyte.core.backends import libraries
 from halfbyte.text import placing
 
 placing.HEAP_BYTES = 0  # in shared memory in any case
 if {bits} == 64:
-    opening.shared_library().memory.bytes.limit = 0
+    libraries.shared_library().memory.bytes.limit = 0
 start = time.perf_counter()
 model = halfbyte.opened = await halfbyte.load_url(
     "/models/model.gguf", keep=False, context={context}, threads={threads})

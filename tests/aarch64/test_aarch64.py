@@ -12,7 +12,7 @@ from tests.support.encoders import assert_encodes
 from tests.support.tools import load_tool
 
 from halfbyte.core.backends import open_program
-from halfbyte.core.backends.opening import library
+from halfbyte.core.backends.libraries import library
 from halfbyte.core.program import capture
 from halfbyte.errors import UnsupportedError
 

@@ -21,8 +21,8 @@ from benches.peers.limits import Limits, Work, work_of
 from benches.peers.session import Plan, _take_turn
 from tests.support import wasm
 
+from halfbyte.core.backends.libraries import instruction_sets, library
 from halfbyte.core.backends.native import Kernels
-from halfbyte.core.backends.opening import instruction_sets, library
 from halfbyte.device.simulate import GOVERNORS
 from halfbyte.text.opening import open_model
 from halfbyte.text.planning import LEVELS, plan

@@ -28,7 +28,7 @@ True
 GENERATE = """
 import os, sys
 import halfbyte
-from halfbyte.core.backends.opening import instruction_sets, library, shared_library
+from halfbyte.core.backends.libraries import instruction_sets, library, shared_library
 from pathlib import Path
 os.environ["HALFBYTE_KERNELS"] = str(Path(halfbyte.__path__[0]) / "{file}")
 library.cache_clear()

@@ -24,8 +24,8 @@ GENERATE = """
 import asyncio, os
 import halfbyte
 from pathlib import Path
-from halfbyte.core.backends import opening, workers
-caches = (opening.library, opening.instruction_sets, opening.shared_library)
+from halfbyte.core.backends import libraries, workers
+caches = (libraries.library, libraries.instruction_sets, libraries.shared_library)
 os.environ["HALFBYTE_KERNELS"] = str(Path(halfbyte.__path__[0]) / "{file}")
 for cache in caches:
     cache.cache_clear()
@@ -38,7 +38,7 @@ for name in {models}:
         text = model.generate("", max_tokens={tokens}, temperature=0)
         results.append([name, model.executable.backend, model.executable.threads, ready, text])
         model.close()
-memory = opening.shared_library().memory
+memory = libraries.shared_library().memory
 for _ in range(100):
     if not workers._crews and not workers._ended:
         break
@@ -153,9 +153,9 @@ def test_the_weights_are_not_in_the_heap(python: Python, models: Path) -> None:
     """Loading repeatedly needs no more memory than once, in either memory, closed or not."""
     code = """
 import asyncio, gc, halfbyte
-from halfbyte.core.backends import opening, workers
+from halfbyte.core.backends import libraries, workers
 heap = __import__("pyodide_js")._module
-memory = opening.shared_library().memory
+memory = libraries.shared_library().memory
 
 async def cycle(close):
     model = await halfbyte.load_url("/models/Q4_0.gguf", keep=False, threads=3)
@@ -335,9 +335,9 @@ def test_a_file_cut_short(python: Python, models: Path) -> None:
     code = """
 import gc, halfbyte
 from pyodide.http import pyfetch
-from halfbyte.core.backends import opening
+from halfbyte.core.backends import libraries
 data = await (await pyfetch("/models/Q8_0.gguf")).bytes()
-memory = opening.shared_library().memory
+memory = libraries.shared_library().memory
 before, messages = memory.allocated, []
 for size in (3, 20, 400, 5000, len(data) - 1):
     for threads in (1, 2):

@@ -30,7 +30,7 @@ REFUSE = """
 import warnings
 import halfbyte
 from pyodide.code import run_js
-from halfbyte.core.backends import instance, opening
+from halfbyte.core.backends import instance, libraries
 refuse = run_js('''(most) => {
   const real = WebAssembly.Memory;
   WebAssembly.Memory = function (limits) {
@@ -41,7 +41,7 @@ refuse = run_js('''(most) => {
 }''')
 results, usual = [], instance.MAX_PAGES["i32"]
 for most, tried in ((16384, usual), (0, usual), (24, (24,))):
-    opening.shared_library.cache_clear()
+    libraries.shared_library.cache_clear()
     restore, instance.MAX_PAGES["i32"] = refuse(most), tried
     try:
         with warnings.catch_warnings(record=True) as caught:
@@ -52,7 +52,7 @@ for most, tried in ((16384, usual), (0, usual), (24, (24,))):
     finally:
         restore()
         instance.MAX_PAGES["i32"] = usual
-        opening.shared_library.cache_clear()
+        libraries.shared_library.cache_clear()
 results
 """
 
@@ -121,7 +121,7 @@ def test_a_page_that_forbids_workers(
     code = """
 import asyncio, warnings
 import halfbyte
-from halfbyte.core.backends import opening, workers
+from halfbyte.core.backends import libraries, workers
 results, messages = [], []
 for threads in (None, 2, 2):
     with warnings.catch_warnings(record=True) as caught:
@@ -131,7 +131,7 @@ for threads in (None, 2, 2):
             results.append([model.executable.threads, text])
     messages.append([str(warning.message) for warning in caught])
     await asyncio.sleep(0)
-[results, messages, opening.one_thread_because(), len(workers._crews), len(workers._ended)]
+[results, messages, libraries.why_no_threads(), len(workers._crews), len(workers._ended)]
 """
     site = dataclasses.replace(bare_site, policy="worker-src 'self'")
     context = browser.new_context()

@@ -33,9 +33,9 @@ def test_golden_texts(python: Python, models: Path) -> None:
     code = f"""
 import asyncio, gc
 import halfbyte
-from halfbyte.core.backends import opening, workers
+from halfbyte.core.backends import libraries, workers
 from halfbyte.text import placing
-limits, heap = opening.shared_library().memory.bytes, placing.HEAP_BYTES
+limits, heap = libraries.shared_library().memory.bytes, placing.HEAP_BYTES
 whole, limits.limit, placing.HEAP_BYTES = limits.limit, 0, 0
 results = []
 for name in {MODELS}:
@@ -51,7 +51,7 @@ for _ in range(100):
     if not workers._crews and not workers._ended:
         break
     await asyncio.sleep(0.05)
-memory = opening.wide_library().memory
+memory = libraries.wide_library().memory
 limits.limit, placing.HEAP_BYTES = whole, heap
 [results, memory.allocated < 2_000_000, memory.bytes.limit > 1 << 32]
 """
@@ -82,7 +82,7 @@ def large(repository: Path) -> Iterator[Server]:
 REFUSED = """
 import halfbyte, js
 from pyodide.code import run_js
-from halfbyte.core.backends import instance, opening
+from halfbyte.core.backends import instance, libraries
 {before}
 told = []
 for options in ({options}):
@@ -109,10 +109,10 @@ run_js('''
 @in_worker
 def test_a_browser_that_cannot(python: Python, large: Server) -> None:
     """Without memory of 64 bits, or with little; the numbers are those of the whole model."""
-    after = "run_js('WebAssembly.Memory = self.Original')\nopening.wide_library.cache_clear()"
+    after = "run_js('WebAssembly.Memory = self.Original')\nlibraries.wide_library.cache_clear()"
     messages, most = python.run(REFUSED.format(
         url=large.url, options="dict(), dict(context=3000, threads=1), dict(context=40_000)",
-        before="opening.wide_library.cache_clear()" + WITHOUT, after=after,
+        before="libraries.wide_library.cache_clear()" + WITHOUT, after=after,
     ))  # fmt: skip
     default, one, context = messages
     assert "model.gguf: 4,6" in default
@@ -128,10 +128,10 @@ def test_a_browser_that_cannot(python: Python, large: Server) -> None:
 @in_worker
 def test_a_browser_with_too_little(python: Python, large: Server) -> None:
     before = """
-opening.wide_library.cache_clear()
+libraries.wide_library.cache_clear()
 pages, instance.MAX_PAGES["i64"] = instance.MAX_PAGES["i64"], (66_000,)
 """
-    after = 'instance.MAX_PAGES["i64"] = pages\nopening.wide_library.cache_clear()'
+    after = 'instance.MAX_PAGES["i64"] = pages\nlibraries.wide_library.cache_clear()'
     code = REFUSED.format(url=large.url, options="dict(),", before=before, after=after)
     [message], most = python.run(code)
     assert "memory of 64 bits has at most 4,325 MB here" in message

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from halfbyte.core.backends.opening import instruction_sets, library
+from halfbyte.core.backends.libraries import instruction_sets, library
 
 HEADING = re.compile(r"/\* ---- (\S+\.inc) ---- \*/")
 ENTRY = re.compile(r"\bKERNEL\((\w+),")

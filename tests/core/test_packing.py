@@ -14,9 +14,9 @@ from tests.support.tools import load_tool
 
 import halfbyte
 from halfbyte.core import packing
+from halfbyte.core.backends.libraries import library
 from halfbyte.core.backends.library import Library
 from halfbyte.core.backends.native import Kernels
-from halfbyte.core.backends.opening import library
 from halfbyte.core.passes import optimize
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats.derived import DerivedTensor

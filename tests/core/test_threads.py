@@ -15,9 +15,9 @@ import pytest
 from tests.support.tools import until
 
 from halfbyte.core.backends.cores import fast_cores
+from halfbyte.core.backends.libraries import library
 from halfbyte.core.backends.library import INSTRUCTION
 from halfbyte.core.backends.native import Kernels
-from halfbyte.core.backends.opening import library
 from halfbyte.core.backends.threads import Pool
 from halfbyte.errors import HalfbyteError
 

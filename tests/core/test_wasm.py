@@ -14,7 +14,7 @@ from tests.support.encoders import assert_encodes
 from tests.support.tools import load_tool
 
 from halfbyte.core.backends import side_module
-from halfbyte.core.backends.opening import library
+from halfbyte.core.backends.libraries import library
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from halfbyte.core.backends.opening import kernels_path as library_path
+from halfbyte.core.backends.libraries import kernels_path as library_path
 
 LIBRARY = "halfbyte/_kernels" + (".dylib" if sys.platform == "darwin" else ".so")
 JUNK = {"__pycache__", ".DS_Store"}
@@ -110,7 +110,7 @@ def test_wheel_imports_and_finds_its_kernels(site: Path, version: str) -> None:
     done = python(
         site,
         "import halfbyte, halfbyte.quantize\n"
-        "from halfbyte.core.backends.opening import library\n"
+        "from halfbyte.core.backends.libraries import library\n"
         "print(halfbyte.__version__, halfbyte.__file__, len(library().kernels))",
     )
     assert done.returncode == 0, done.stderr

@@ -266,6 +266,7 @@ def test_the_installed_package_computes_the_same(
     assert installed.stdout == here.stdout
     assert "int4 native-scalar 48 tokens" in here.stdout
     where = python(
-        site, "from halfbyte.core.backends.opening import kernels_path\nprint(kernels_path())"
+        site,
+        "from halfbyte.core.backends.libraries import kernels_path\nprint(kernels_path())",
     )
     assert Path(where.stdout.strip()).parent == site / "halfbyte"

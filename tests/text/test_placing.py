@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from halfbyte.core.backends import opening
+from halfbyte.core.backends import libraries
 from halfbyte.errors import MemoryBudgetError, OutOfMemoryError, UnsupportedError
 from halfbyte.text import placing
 from halfbyte.text.placing import MARGIN, TabPlace
@@ -43,7 +43,7 @@ def place(
                 raise memory
             return SimpleNamespace(memory=memory, new_pool=new_pool)
 
-        monkeypatch.setattr(opening, name, open_library)
+        monkeypatch.setattr(libraries, name, open_library)
     return TabPlace("m.gguf", Settings(), backend, threads)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.core.backends import Executable
-from halfbyte.core.backends.opening import alone_because
+from halfbyte.core.backends.libraries import why_one_thread
 from halfbyte.core.buffer import Buffer, Kind
 from halfbyte.errors import HalfbyteError
 from halfbyte.onnx.session import InferenceSession, SessionOptions
@@ -148,7 +148,7 @@ class GraphModel:
             "bytes": self.size,
             "backend": self.session.clock.backend if programs else "",
             "threads": self.session.clock.threads,
-            "alone": alone_because(self.session.clock),
+            "alone": why_one_thread(self.session.clock),
             "memory": {
                 "the model's file": self.size,
                 "activations": activations,

@@ -13,9 +13,9 @@ from dataclasses import replace
 import numpy as np
 
 from halfbyte.core import ops
+from halfbyte.core.backends.libraries import library_for
 from halfbyte.core.backends.memory import ALIGNMENT, Memory, aligned
 from halfbyte.core.backends.native import Kernels
-from halfbyte.core.backends.opening import library_for
 from halfbyte.core.buffer import Buffer, Kind
 from halfbyte.core.program import Program
 from halfbyte.errors import ProgramError

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from halfbyte.core.backends.libraries import library_for
 from halfbyte.core.backends.native import Kernels
-from halfbyte.core.backends.opening import library_for
 from halfbyte.errors import HalfbyteError
 from halfbyte.text.loading import load
 from halfbyte.text.model import LanguageModel

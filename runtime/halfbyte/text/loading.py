@@ -14,7 +14,7 @@ import numpy as np
 from halfbyte import arguments, download
 from halfbyte.core import packing
 from halfbyte.core.backends.cores import default_threads, usable_threads
-from halfbyte.core.backends.opening import shared_library
+from halfbyte.core.backends.libraries import shared_library
 from halfbyte.download import IN_BROWSER, Progress, Source
 from halfbyte.download.transfer import START, about
 from halfbyte.errors import FormatError, HalfbyteError, UnsupportedError

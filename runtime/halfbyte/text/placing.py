@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from halfbyte.core.backends import opening
+from halfbyte.core.backends import libraries
 from halfbyte.core.backends.library import Library
 from halfbyte.core.backends.shared import SharedArray
 from halfbyte.download import Place
@@ -110,11 +110,11 @@ class TabPlace(Place):
 
     def _rooms(self) -> Iterator[_Room]:
         """Check each memory for room; those with threads come first, if several are wanted."""
-        shared = partial(_apart, opening.shared_library, 32)
-        alone = self._threads <= 1 or bool(opening.one_thread_because())
+        shared = partial(_apart, libraries.shared_library, 32)
+        alone = self._threads <= 1 or bool(libraries.why_no_threads())
         yield from (_in_heap, shared) if alone else (shared, _in_heap)
         if self._backend == "native":
-            yield partial(_apart, opening.wide_library, 64)
+            yield partial(_apart, libraries.wide_library, 64)
 
 
 def _in_heap(needs: dict[str, int]) -> None:

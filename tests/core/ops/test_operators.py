@@ -14,7 +14,7 @@ from tests.support.tools import until
 
 from halfbyte.core import ops
 from halfbyte.core.backends import memory, native, open_program
-from halfbyte.core.backends.opening import library
+from halfbyte.core.backends.libraries import library
 from halfbyte.core.buffer import Buffer
 from halfbyte.core.dtypes import DTYPES
 from halfbyte.core.ops.operator import OPERATORS

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 
-from halfbyte.core.backends.opening import one_thread_because
+from halfbyte.core.backends.libraries import why_no_threads
 from halfbyte.core.backends.tuning import AtMost
 
 _SYSTEM = Path("/sys/devices")
@@ -35,7 +35,7 @@ def fast_cores(processors: Iterable[int], system: Path = _SYSTEM) -> int:
 def default_threads() -> int:
     """One thread per fast core that this process may use; in a browser per core, at most 8."""
     if sys.platform == "emscripten":
-        return 1 if one_thread_because() else AtMost(min(_browser_cores(), MAX_BROWSER))
+        return 1 if why_no_threads() else AtMost(min(_browser_cores(), MAX_BROWSER))
     if sys.platform == "darwin":
         return _darwin_cores() or os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
@@ -47,7 +47,7 @@ def usable_threads(threads: int | None) -> int:
     """The number of threads for a caller's wish, None or 0 for the default."""
     if not threads:
         return default_threads()
-    if threads > 1 and (reason := one_thread_because()):
+    if threads > 1 and (reason := why_no_threads()):
         warnings.warn(f"threads={threads}: halfbyte uses one thread: {reason}", stacklevel=3)
         return 1
     return threads

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.core.backends.libraries import instruction_sets, library_for
+from halfbyte.core.backends.libraries import library as package_library
 from halfbyte.core.backends.library import INSTRUCTION, PATCH, SLOTS, Library
 from halfbyte.core.backends.memory import allocate, at_sizes, in_numpy, operand
-from halfbyte.core.backends.opening import instruction_sets, library_for
-from halfbyte.core.backends.opening import library as package_library
 from halfbyte.core.backends.single import WORD, SingleKernels, float_slot
 from halfbyte.core.backends.threads import new_pool, run_with
 from halfbyte.core.backends.tuning import AtMost, Tuner

@@ -87,16 +87,16 @@ def library_for(threads: int, program: Program | None = None) -> Library:
         memory = memory_of(buffer.value.data) if isinstance(buffer.value, Tensor) else None
         if memory is not None:
             return shared_library() if memory is shared_library().memory else wide_library()
-    return shared_library() if threads > 1 and not one_thread_because() else library()
+    return shared_library() if threads > 1 and not why_no_threads() else library()
 
 
-def alone_because(executable: Any) -> str:
+def why_one_thread(executable: Any) -> str:
     """Why a program runs on one thread, where the page is the reason; empty otherwise."""
     compiled = executable.backend.startswith("native")
-    return one_thread_because() if compiled and executable.threads == 1 else ""
+    return why_no_threads() if compiled and executable.threads == 1 else ""
 
 
-def one_thread_because() -> str:
+def why_no_threads() -> str:
     """Why there can be only one thread; empty if there can be more."""
     if sys.platform == "emscripten":
         from halfbyte.core.backends import instance
