@@ -183,6 +183,8 @@ def test_weights_packed_in_place_are_given_away(path: Path) -> None:
             with pytest.raises(HalfbyteError, match=rf"tensor '{name}': its bytes were given away"):
                 tensor.decode()
         assert np.isfinite(packed.tensors[name].decode()).all()
+    for weights in ("auto", "packed"):  # a plan reads no bytes
+        assert plan(file, Settings(weights=weights)).memory == planned.memory
     others = file.tensors.keys() - {b.name for b in planned.to_pack}
     assert others
     assert all(np.isfinite(file.tensors[name].decode()).all() for name in others)

@@ -46,9 +46,13 @@ def to_pack(program: Program, weights: str = "auto") -> list[Buffer]:
             others.update(instruction.inputs)
     multiplied = {i.operands["w"] for i in program.instructions if i.operator is ops.matmul_int8}
     matrices = [b for b in program.buffers if b in multiplied and b not in others and _packable(b)]
-    in_place = all(buffer.value.owned for buffer in matrices if isinstance(buffer.value, Tensor))
-    auto = weights == "auto" and (in_place or has_room(program))
-    return matrices if weights == "packed" or auto else []
+    if weights == "packed" or (weights == "auto" and (_in_place(matrices) or has_room(program))):
+        return matrices
+    return []
+
+
+def _in_place(matrices: Iterable[Buffer]) -> bool:
+    return all(buffer.value.owned for buffer in matrices if isinstance(buffer.value, Tensor))
 
 
 def has_room(program: Program) -> bool:

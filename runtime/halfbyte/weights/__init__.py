@@ -93,8 +93,12 @@ class Tensor:
 
     @property
     def owned(self) -> bool:
-        """Whether the bytes are this process's own, so that `release` can give them away."""
-        return self.data.flags.writeable
+        """Whether the bytes are this process's own, so that `release` can give them away.
+
+        Those that were given away are.
+        """
+        data = vars(self).get("data")
+        return data is None or bool(data.flags.writeable)
 
     def release(self) -> U8:
         """Give the bytes away: the caller may overwrite them.
