@@ -131,7 +131,7 @@ class Ways:
         assert machine.startswith(f"{TABLES[table]}, {many}"), machine
         said = machine.partition(many)[2]
         assert bool(said) == (threads == 1 < lent["cores"]), machine
-        return {"kernels": table, "threads": f"{threads}{said}"}
+        return {"kernels": table, "threads": f"{threads}"}
 
     def texts(self, visit: Visit) -> list[str]:
         """Of each type, from an address: word for word the native library's."""
