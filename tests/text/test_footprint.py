@@ -9,10 +9,16 @@ from pathlib import Path
 
 import pytest
 
+import halfbyte
+from halfbyte.quantize import quantize_file
+from halfbyte.text import footprint
+from halfbyte.weights import Packed
+
 # Touches all planned memory: all weights, the whole KV cache, all scratch.
 FILL = """
 import json, sys
 import halfbyte
+from halfbyte.quantize import quantize_file
 from halfbyte.text import footprint
 model = halfbyte.load(sys.argv[1], context=512, threads=1)
 model.feed([1 + i % 100 for i in range(model.context)], rows=2)
@@ -45,3 +51,11 @@ def test_a_process_needs_the_planned_memory(name: str, request: pytest.FixtureRe
     if name == "big":  # for a small model the interpreter's bytes may satisfy the bound
         assert planned["weights (packed)"] > 130e6
         assert planned["KV cache"] == 2 * 30 * 512 * 192 * 2
+
+
+def test_weights_that_are_packed_already(storyteller: Path, tmp_path: Path) -> None:
+    quantize_file(storyteller, "int8", tmp_path / "m.gguf")
+    with halfbyte.load(tmp_path / "m.gguf", threads=1) as model:
+        packed = [t.nbytes for t in model.weights.values() if issubclass(t.format, Packed)]
+        assert packed
+        assert footprint.planned(model.program, model.vocabulary)["weights (packed)"] == sum(packed)
