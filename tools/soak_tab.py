@@ -38,7 +38,7 @@ async def load():
 def sizes():
     gc.collect()
     memory = libraries.shared_library().memory
-    return [len(pyodide_js._module.HEAPU8), len(memory.bytes), memory.allocated]
+    return [len(pyodide_js._module.HEAPU8), memory.bytes.size, memory.allocated]
 builtins.load, builtins.sizes = load, sizes
 builtins.model = await load()
 model.generate("", max_tokens=20, temperature=0)
