@@ -35,6 +35,8 @@ RANDOM = np.random.default_rng(0)
 TENSORS: dict[str, Array] = {
     "matrix": RANDOM.standard_normal((3, 5), np.float32),
     "transposed": np.asfortranarray(RANDOM.standard_normal((4, 6), np.float32)),
+    "channels last": RANDOM.standard_normal((4, 3, 2, 5), np.float32).transpose(0, 3, 1, 2),
+    "columns first": RANDOM.standard_normal((3, 1, 2, 5), np.float32).transpose(3, 1, 0, 2),
     "vector": RANDOM.standard_normal(7, np.float32),
     "row": RANDOM.standard_normal((1, 5), np.float32),
     "cube": RANDOM.standard_normal((2, 3, 4), np.float32),

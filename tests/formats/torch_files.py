@@ -107,6 +107,11 @@ def encoded(values: np.ndarray[Any, Any], format_: type[WeightFormat]) -> np.nda
     return stored
 
 
+def as_it_lies(values: np.ndarray[Any, Any]) -> bytes:
+    """The bytes of an array in the order of its memory."""
+    return values.transpose(sorted(range(values.ndim), key=lambda a: -values.strides[a])).tobytes()
+
+
 def write_zip(
     path: Path, tensors: Values, format_: type[WeightFormat] = F32, method: int = 0, **extra: bytes
 ) -> Path:
@@ -118,7 +123,7 @@ def write_zip(
     }
     entries = {"data.pkl": state_dict(calls), "byteorder": b"little"}
     for index, values in enumerate(raw.values()):
-        entries[f"data/{index}"] = values.tobytes("A")
+        entries[f"data/{index}"] = as_it_lies(values)
     entries["version"] = b"3\n"
     with zipfile.ZipFile(path, "w", method) as archive:
         for name, content in (entries | extra).items():
@@ -139,6 +144,6 @@ def write_legacy(
     parts = [pickled(MAGIC), pickled(1001), pickled(facts), state_dict(calls)]
     parts.append(pickled([f"9{index}" for index in range(len(raw))]))
     for values in raw.values():
-        parts += [struct.pack("<Q", values.size), values.tobytes("A")]
+        parts += [struct.pack("<Q", values.size), as_it_lies(values)]
     path.write_bytes(b"".join(parts) + end)
     return path

@@ -81,17 +81,18 @@ class DerivedTensor(Tensor):
         return data
 
 
-def transposed(tensor: Tensor, name: str) -> Tensor:
-    """The transpose of a matrix in a format without blocks."""
-    rows, columns = tensor.shape
+def permuted(tensor: Tensor, name: str, axes: tuple[int, ...]) -> Tensor:
+    """The tensor with its axes in another order, in a format without blocks."""
     element = f"u{tensor.format.block_bytes}"
+    shape = tuple(tensor.shape[axis] for axis in axes)
 
     def make(first: int, count: int) -> U8:
-        elements = tensor.rows.view(element)[:, first : first + count]
-        data: U8 = np.ascontiguousarray(elements.T).view(np.uint8).reshape(count, -1)
+        elements = tensor.data.view(element).reshape(tensor.shape).transpose(axes)
+        rows = np.unravel_index(np.arange(first, first + count), shape[:-1])
+        data: U8 = np.ascontiguousarray(elements[rows]).view(np.uint8).reshape(count, -1)
         return data
 
-    return DerivedTensor(name, tensor.format, (columns, rows), make)
+    return DerivedTensor(name, tensor.format, shape, make)
 
 
 def reordered(tensor: Tensor, name: str, order: npt.NDArray[np.integer[Any]]) -> Tensor:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +21,7 @@ import numpy as np
 from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats.checkpoints import MAX_ELEMENTS, MAX_NAME, Checkpoint, archive
 from halfbyte.formats.checkpoints.pickle_machine import Function, PickleMachine
-from halfbyte.formats.derived import transposed
+from halfbyte.formats.derived import permuted
 from halfbyte.formats.mapped import Pages
 from halfbyte.weights import BF16, F16, F32, U8, WeightFormat
 
@@ -110,7 +111,7 @@ def is_pytorch(start: bytes) -> bool:
 
 
 def read_pytorch(path: Path, pages: Pages) -> Checkpoint:
-    """Parse a PyTorch file; tensors are views of its pages, or transposed on demand.
+    """Parse a PyTorch file; tensors are views of its pages, or permuted on demand.
 
     Raises
     ------
@@ -240,17 +241,21 @@ def _add(
     data = storages[key][offset * dtype.size : (offset + size) * dtype.size]
     if not size or strides == _dense(shape, strides):
         checkpoint.add(name, _FORMATS[dtype.name], shape, data)
-    elif len(shape) == 2 and strides[::-1] == _dense(shape[::-1], strides[::-1]):
-        checkpoint.add(name, _FORMATS[dtype.name], shape[::-1], data)
-        checkpoint.tensors[name] = transposed(checkpoint.tensors[name], name)
-    else:
+        return
+    order = sorted(range(len(shape)), key=lambda axis: -strides[axis])  # as the elements lie
+    stored, steps = ([x[axis] for axis in order] for x in (shape, strides))
+    if tuple(steps) != _dense(stored, steps):
         raise UnsupportedError(
             f"{where}: strides {list(strides)} of shape {list(shape)}: expected a tensor that is "
-            "contiguous or transposed"
+            "contiguous, or permuted"
         )
+    checkpoint.add(name, _FORMATS[dtype.name], tuple(stored), data)
+    if name in checkpoint.tensors:
+        axes = tuple(map(order.index, range(len(shape))))
+        checkpoint.tensors[name] = permuted(checkpoint.tensors[name], name, axes)
 
 
-def _dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...]:
+def _dense(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
     """Strides of a contiguous tensor; dimensions of length one keep the given stride."""
     dense: list[int] = []
     step = 1

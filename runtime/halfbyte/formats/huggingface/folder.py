@@ -20,7 +20,7 @@ from halfbyte.formats.checkpoints.shards import (
     read_shards,
     read_weights,
 )
-from halfbyte.formats.derived import aligned, reordered, transposed, widened
+from halfbyte.formats.derived import aligned, permuted, reordered, widened
 from halfbyte.formats.huggingface.names import (
     SAME,
     TRANSPOSED,
@@ -150,7 +150,7 @@ def _converted(name: str, tensor: Tensor, transform: Transform) -> Tensor:
     if transform is SAME:
         return aligned(tensor, name)
     if transform is TRANSPOSED:
-        return transposed(tensor, name)
+        return permuted(tensor, name, (1, 0))
     return reordered(tensor, name, transform.apply(np.arange(len(tensor.rows))))
 
 
