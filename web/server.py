@@ -7,8 +7,6 @@ a few seconds for the head of a request, and the number of connections is bounde
 
 from __future__ import annotations
 
-import functools
-import gzip
 import hashlib
 import http.server
 import io
@@ -24,6 +22,7 @@ from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from halfbyte.errors import OutputError
+from halfbyte.web.codings import CODINGS, COMPRESSED, best, compressed
 from halfbyte.web.site import Site
 
 TYPES = {
@@ -38,7 +37,6 @@ TYPES = {
     ".wasm": "application/wasm",
     ".whl": "application/zip",
 }
-COMPRESSED = frozenset({".css", ".html", ".js", ".json", ".mjs", ".svg", ".wasm"})
 ISOLATION = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Embedder-Policy": "require-corp",
@@ -228,9 +226,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         more: dict[str, str] = {}
         if Path(name).suffix in COMPRESSED:
             more = {"Vary": "Accept-Encoding"}
-            if self._accepts_gzip():
-                content, tag = _compressed(content, tag), f'{tag[:-1]}-gzip"'
-                more["Content-Encoding"] = "gzip"
+            coding = best(self.headers.get("Accept-Encoding", ""))
+            if coding and "Range" not in self.headers:  # a range is one of the file's own bytes
+                content, tag = compressed(content, tag, coding), f'{tag[:-1]}-{coding}"'
+                more["Content-Encoding"] = coding
         size = content.stat().st_size if isinstance(content, Path) else len(content)
         if self.headers.get("If-None-Match") == tag:
             self._head(HTTPStatus.NOT_MODIFIED, name, tag, 0, more)
@@ -246,13 +245,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self._head(HTTPStatus.PARTIAL_CONTENT, name, tag, end - start, more)
         if body:
             self._send(content, start, end)
-
-    def _accepts_gzip(self) -> bool:
-        """Whether a response may be compressed; a range is one of the file's own bytes."""
-        codings = self.headers.get("Accept-Encoding", "").lower().split(",")
-        wanted = (c for c in codings if not re.search(r";\s*q=0(\.0*)?\s*$", c))
-        names = {coding.partition(";")[0].strip() for coding in wanted}
-        return "gzip" in names and "Range" not in self.headers
 
     def _range(self, size: int) -> tuple[int, int]:
         """The first byte and the one after the last; all bytes unless one range is requested."""
@@ -303,13 +295,6 @@ def _copy(source: BinaryIO, target: io.BufferedIOBase, size: int) -> int:
     return size
 
 
-@functools.lru_cache(maxsize=64)
-def _compressed(content: Path | bytes, tag: str) -> bytes:
-    """The file of this version in gzip, with the same bytes each time."""
-    data = content.read_bytes() if isinstance(content, Path) else content
-    return gzip.compress(data, mtime=0)
-
-
 def _tag(content: Path | bytes) -> str:
     """An ETag, which changes when the file does."""
     if isinstance(content, bytes):
@@ -318,11 +303,17 @@ def _tag(content: Path | bytes) -> str:
     return f'"{status.st_mtime_ns:x}-{status.st_size:x}"'
 
 
+def compress(site: Site) -> None:
+    """Compress all files as most browsers want them, so that no visitor waits for it."""
+    coding = next(iter(CODINGS))
+    for name, content in site.files.items():
+        if Path(name).suffix in COMPRESSED:
+            compressed(content, _tag(content), coding)
+
+
 def serve(site: Site, port: int, names: Collection[str] = ()) -> None:
     """Serve until Ctrl-C; prints the address."""
     with Server(site, port, names=names) as server:
-        for name, content in site.files.items():  # so that no visitor waits for it
-            if Path(name).suffix in COMPRESSED:
-                _compressed(content, _tag(content))
+        compress(site)
         print(f"halfbyte: {server.address}  (Ctrl-C stops)", flush=True)
         server.serve_forever()

@@ -7,11 +7,13 @@ import http.client
 from collections.abc import Iterator
 from pathlib import Path
 
+import brotli
 import pytest
 from tests.support.http_server import in_thread
 
 from halfbyte.cli import main
 from halfbyte.errors import OutputError
+from halfbyte.web import codings
 from halfbyte.web.server import ISOLATION, Server
 from halfbyte.web.site import Site
 
@@ -93,22 +95,40 @@ def test_unchanged_files_are_not_sent_again(
     assert ask(connection, "/models/model.gguf", If_None_Match=tag)[0] == 200
 
 
+UNPACK = {"br": brotli.decompress, "gzip": gzip.decompress, "": bytes}
+
+
 @pytest.mark.parametrize(
-    ("accepted", "packed"), [("gzip, br", True), ("br;q=1, gzip;q=0.5", True), ("gzip;q=0", False)]
+    ("accepted", "coding"),
+    [
+        ("gzip, deflate, br, zstd", "br"),
+        ("br;q=0, gzip;q=0.5", "gzip"),
+        ("gzip", "gzip"),
+        ("gzip;q=0, BR;q=0.0", ""),
+        ("", ""),
+    ],
 )
-def test_compression(connection: http.client.HTTPConnection, accepted: str, packed: bool) -> None:
+def test_compression(connection: http.client.HTTPConnection, accepted: str, coding: str) -> None:
     """Text and WebAssembly, under a tag of their own; never a model, nor a range."""
     plain = ask(connection, "/")[2].headers
     status, body, response = ask(connection, "/", Accept_Encoding=accepted)
-    assert (status, gzip.decompress(body) if packed else body) == (200, b"<p>")
-    assert (response.headers["Content-Encoding"] == "gzip") is packed
-    assert (response.headers["ETag"] != plain["ETag"]) is packed
+    assert (status, UNPACK[coding](body)) == (200, b"<p>")
+    assert response.headers.get("Content-Encoding", "") == coding
+    assert (response.headers["ETag"] != plain["ETag"]) is bool(coding)
     assert response.headers["Vary"] == "Accept-Encoding" == plain["Vary"]
     tag = response.headers["ETag"]
     assert ask(connection, "/", Accept_Encoding=accepted, If_None_Match=tag)[:2] == (304, b"")
     assert ask(connection, "/", Accept_Encoding=accepted, Range="bytes=1-")[1] == b"p>"
     model = ask(connection, "/models/model.gguf", Accept_Encoding=accepted)
     assert (model[1], model[2].headers["Content-Encoding"]) == (CONTENT, None)
+
+
+def test_compression_without_brotli(
+    connection: http.client.HTTPConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(codings.CODINGS, "br")
+    response = ask(connection, "/", Accept_Encoding="br, gzip")[2]
+    assert response.headers["Content-Encoding"] == "gzip"
 
 
 def test_a_port_in_use(site: Site) -> None:
