@@ -30,6 +30,8 @@ KEPT_BYTES = 1 << 26  # of the largest file that the page keeps for visits witho
 PACKAGES = {"jinja2": ("markupsafe",), "markdown-it-py": ("mdurl",), "pypdf": ()}  # and needs
 CHAT = ("jinja2", "markdown-it-py")
 SENSES = {  # of the tab "See and hear": what each does, and its file
+    "namer": "efficientnet-lite0-int8.onnx",
+    "names": "imagenet-names.json",
     "finder": "ppocr-v4-finder.onnx",
     "reader": "ppocr-v4-reader.onnx",
     "listener": "silero-vad-6.2.onnx",

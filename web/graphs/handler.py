@@ -17,7 +17,7 @@ from typing import Any
 from halfbyte.errors import HalfbyteError
 from halfbyte.text.tokenizers import Tokenizer
 from halfbyte.web.engine import PROGRESS_SECONDS, plain
-from halfbyte.web.graphs import display, feeds, hearing
+from halfbyte.web.graphs import display, feeds, hearing, naming
 from halfbyte.web.graphs.encoder import Encoder
 from halfbyte.web.graphs.graph_model import GraphModel
 from halfbyte.web.graphs.pdf import pdf_pages
@@ -51,6 +51,7 @@ class Handler:
         self._model: GraphModel | None = None
         self._tokenizer: Tokenizer | None = None
         self._labels: list[str] = []
+        self._namer: tuple[GraphModel, list[str]] | None = None
         self._sight: Sight | None = None
         self._listener: GraphModel | None = None
         self._tasks: dict[str, tuple[str, Callable[[Request, Any], Awaitable[None]]]] = {
@@ -60,6 +61,7 @@ class Handler:
             "pdf": ("search", self._take_pdf),
             "open": ("onnx", self._open),
             "run": ("onnx", self._run),
+            "name": ("sense", self._name),
             "see": ("sense", self._see),
             "hear": ("sense", self._hear),
         }
@@ -224,6 +226,17 @@ class Handler:
         )
 
     # ---- pictures and sounds ---------------------------------------------------------------------
+
+    async def _name(self, asked: Request, files: Any) -> None:
+        """Name what a picture shows."""
+        if self._namer is None:
+            from halfbyte import download
+
+            names = await download.fetch(asked["names"], keep=False)
+            self._namer = await self._fetched(asked["namer"]), labels(bytes(names.data))
+        start = time.perf_counter()
+        best = naming.best(*self._namer, files["pixels"])
+        self._say("named", best=best, seconds=time.perf_counter() - start)
 
     async def _see(self, asked: Request, files: Any) -> None:
         """Read the text in a picture."""

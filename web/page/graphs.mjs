@@ -42,7 +42,7 @@ export function graphs(send, settings) {
   };
   return {
     open: (name) => views[name].open?.(),
-    drop: (name, files) => (name === "onnx" && views.sense.take(files, views.onnx.has())) || views[name].take(files),
+    drop: (name, files, place) => (name === "onnx" && views.sense.take(files, views.onnx.has(), place)) || views[name].take(files),
     stop: (name) => views[name].stop(),
     lost: () => Object.values(views).forEach((view) => view.lost()),
     receive: ({ view, event, ...content }) => views[view].on[event]?.(content),

@@ -18,7 +18,7 @@ const select = (options) => make("select", {}, ...options.map(([value, text]) =>
 const number = (value, max = 1e6) => make("input", { type: "number", min: 1, max, value, required: true });
 
 // Draws a picture into [height, width] and returns its pixels.
-function pixels(canvas, bitmap, height, width, fit) {
+export function pixels(canvas, bitmap, height, width, fit) {
   canvas.width = width;
   canvas.height = height;
   const context = canvas.getContext("2d", { willReadFrequently: true });

@@ -1,6 +1,6 @@
 // The view of any ONNX model: its inputs, runs and outputs.
 import { inputs } from "./inputs.mjs";
-import { $, make, megabytes, milliseconds, notices } from "./show.mjs";
+import { $, classes, make, megabytes, milliseconds, notices } from "./show.mjs";
 
 export function onnx(ask, side) {
   const { wait, problem } = notices("onnx-");
@@ -126,23 +126,9 @@ export function onnx(ask, side) {
 function showOutput({ name, type, shape, first, best, softmax, ...more }) {
   const section = make("section", { class: "output" },
     make("h3", {}, name, " ", make("span", { class: "unit", textContent: `${type} [${shape.join(", ")}]` })));
-  if (best) section.append(classes(best, softmax));
+  if (best) section.append(classes(best, `Best classes${softmax ? ", as softmax" : ""}`));
   if (first.length) section.append(values(first, shape, more));
   return section;
-}
-
-function classes(best, softmax) {
-  const table = make("table", { class: "best" },
-    make("caption", { textContent: `Best classes${softmax ? ", as softmax" : ""}` }), make("tbody"));
-  for (const { name, share, value } of best) {
-    const row = table.tBodies[0].insertRow();
-    const bar = make("span", { class: "share", "aria-hidden": "true" });
-    bar.style.setProperty("--share", `${100 * share}%`);
-    row.append(make("th", { scope: "row" }, name, bar));
-    row.insertCell().textContent = `${(100 * share).toFixed(1)} %`;
-    row.insertCell().textContent = value;
-  }
-  return table;
 }
 
 function values(first, shape, { least, most, mean }) {

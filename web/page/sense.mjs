@@ -1,6 +1,8 @@
-// See and hear: the text in a picture, and the speech in a sound, one click away.
-import { $, make, megabytes, milliseconds, notices } from "./show.mjs";
+// See and hear: what a picture shows, the text in it, and the speech in a sound, one click away.
+import { pixels } from "./inputs.mjs";
+import { $, classes, make, megabytes, milliseconds, notices } from "./show.mjs";
 
+const NAMED_SIDE = 224;  // pixels of the square that is named: the middle of a picture
 const SIDE = 640;  // pixels of a picture's longer side
 const MULTIPLE = 32;
 const RATE = 16_000;  // samples per second
@@ -21,14 +23,15 @@ function drawSign() {
   }
 }
 
-function drawPicture(bitmap) {
+// Draws a picture on white, with sides that are multiples of `multiple`.
+function drawPicture(canvas, bitmap, multiple) {
   const factor = Math.min(SIDE / Math.max(bitmap.width, bitmap.height), 1);
   const [width, height] = [bitmap.width, bitmap.height].map((side) => Math.max(Math.round(side * factor), 1));
-  const whole = (side) => Math.ceil(side / MULTIPLE) * MULTIPLE;
-  Object.assign($("seen"), { width: whole(width), height: whole(height) });
-  const paper = context();
+  const whole = (side) => Math.ceil(side / multiple) * multiple;
+  Object.assign(canvas, { width: whole(width), height: whole(height) });
+  const paper = canvas.getContext("2d", { willReadFrequently: true });
   paper.fillStyle = "#fff";
-  paper.fillRect(0, 0, $("seen").width, $("seen").height);
+  paper.fillRect(0, 0, canvas.width, canvas.height);
   paper.drawImage(bitmap, 0, 0, width, height);
 }
 
@@ -98,13 +101,22 @@ export function sense(ask, models) {
 
   const address = (name) => new URL(models[name], location.href).href;
 
+  function name(bitmap) {
+    begin("Looking at the picture");
+    $("named").hidden = false;
+    $("names").replaceChildren();
+    drawPicture($("named"), bitmap, 1);
+    const middle = pixels(make("canvas"), bitmap, NAMED_SIDE, NAMED_SIDE, "crop");
+    ask({ ask: "name", namer: address("namer"), names: address("names") }, { pixels: middle });
+  }
+
   function see() {
     const { width, height } = $("seen");
     begin("Reading the picture");
     $("seen").hidden = false;
     $("lines").replaceChildren();
-    const pixels = new Uint8Array(context().getImageData(0, 0, width, height).data.buffer);
-    ask({ ask: "see", width, height, finder: address("finder"), reader: address("reader") }, { pixels });
+    const all = new Uint8Array(context().getImageData(0, 0, width, height).data.buffer);
+    ask({ ask: "see", width, height, finder: address("finder"), reader: address("reader") }, { pixels: all });
   }
 
   async function hear(data, name) {
@@ -119,20 +131,33 @@ export function sense(ask, models) {
     ask({ ask: "hear", listener: address("listener") }, { samples: new Uint8Array(samples.buffer) });
   }
 
-  async function takePicture(file) {
+  // Gives the picture of a file to `use`.
+  async function takePicture(file, use) {
+    let bitmap;
     try {
-      drawPicture(await createImageBitmap(file));
+      bitmap = await createImageBitmap(file);
     } catch {
       problem(`${file.name}: not a picture that this browser can read`);
       return;
     }
-    see();
+    use(bitmap);
   }
+
+  const nameFile = (file) => takePicture(file, name);
+  const readFile = (file) => takePicture(file, (bitmap) => {
+    drawPicture($("seen"), bitmap, MULTIPLE);
+    see();
+  });
 
   const takeSound = async (file) => hear(await file.arrayBuffer(), file.name);
 
   const on = {
     progress: ({ text, done, total }) => wait(`${text}: ${megabytes(done)} of ${megabytes(total)}`, done, total),
+    named: ({ best, seconds }) => {
+      end();
+      $("names").replaceChildren(classes(best, "What the picture shows"));
+      $("sense-state").textContent = `${best[0].name}, found in ${milliseconds(seconds)} ms`;
+    },
     seen: ({ lines, seconds }) => {
       end();
       const paper = context();
@@ -156,6 +181,10 @@ export function sense(ask, models) {
     },
   };
 
+  $("name-sample").addEventListener("click", async () => {
+    const answer = await fetch("coffee.jpg");
+    await takePicture(await answer.blob(), name);
+  });
   $("see-sample").addEventListener("click", () => {
     drawSign();
     see();
@@ -174,7 +203,7 @@ export function sense(ask, models) {
       problem(`The microphone cannot be used: ${error.message}`);
     }
   });
-  for (const [id, take] of [["see-file", takePicture], ["hear-file", takeSound]]) {
+  for (const [id, take] of [["name-file", nameFile], ["see-file", readFile], ["hear-file", takeSound]]) {
     $(id).addEventListener("change", () => {
       const [file] = $(id).files;
       if (file) take(file);
@@ -184,11 +213,13 @@ export function sense(ask, models) {
   update();
   return {
     on,
-    // Takes a dropped sound, or a picture unless it is for a model that is open.
-    take(files, open) {
+    // Takes a dropped sound, or a picture unless it is for a model that is open. Text is read in
+    // pictures that are dropped there.
+    take(files, open, place) {
       if (busy || !present || files.length !== 1) return false;
       const [file] = files;
-      if (file.type.startsWith("image/") && !open) takePicture(file);
+      if (file.type.startsWith("image/") && place.closest?.("#reading")) readFile(file);
+      else if (file.type.startsWith("image/") && !open) nameFile(file);
       else if (file.type.startsWith("audio/")) takeSound(file);
       else return false;
       return true;

@@ -57,6 +57,20 @@ export function showMemory(bar, table, memory) {
   });
 }
 
+// A table of classes, each with its share as a bar and in percent, and its `value` if it has one.
+export function classes(best, title) {
+  const table = make("table", { class: "best" }, make("caption", { textContent: title }), make("tbody"));
+  for (const { name, share: part, value } of best) {
+    const row = table.tBodies[0].insertRow();
+    const bar = make("span", { class: "share", "aria-hidden": "true" });
+    bar.style.setProperty("--share", `${100 * part}%`);
+    row.append(make("th", { scope: "row" }, name, bar));
+    row.insertCell().textContent = `${(100 * part).toFixed(1)} %`;
+    if (value !== undefined) row.insertCell().textContent = value;
+  }
+  return table;
+}
+
 // Progress and problems, in elements named `<prefix>wait`, `-wait-text`, `-progress` and `-problem`.
 export function notices(prefix) {
   const [box, label, bar, alert] = ["wait", "wait-text", "progress", "problem"].map((name) => $(prefix + name));
