@@ -21,7 +21,7 @@ WORKERS := -n auto --maxprocesses 8
 # Tests start Python hundreds of times, which takes half as long where its bytecode has been kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo web wheels test test-browser test-engines test-pyodides test-notebooks fuzz judge tokenizers peers bench bench-peers bench-onnx report soak soak-tab docs lint lint-python package lint-types lint-layers lint-c format coverage hooks clean
+.PHONY: help demo web wheels test test-browser test-engines lighthouse test-pyodides test-notebooks fuzz judge tokenizers peers bench bench-peers bench-onnx report soak soak-tab docs lint lint-python package lint-types lint-layers lint-c format coverage hooks clean
 .DELETE_ON_ERROR:
 
 help:
@@ -31,6 +31,7 @@ help:
 	@echo "make test      lint, the site, then every test   (one folder: make test ARGS=tests/core/ops)"
 	@echo "make test-browser   only the tests in Chromium, and the page in Firefox and WebKitGTK"
 	@echo "make test-engines   the page in all three where it lacks storage, its Python ends, ..."
+	@echo "make lighthouse     Lighthouse's marks for the page, which are to be 95 or more"
 	@echo "make test-pyodides  halfbyte in Pyodide 0.26 to 314, under Node"
 	@echo "make test-notebooks    halfbyte in JupyterLite and PyScript, from their registries"
 	@echo "make fuzz      mutate files of every format, on all cores   (make fuzz MINUTES=30)"
@@ -79,6 +80,10 @@ test-browser: $(WASM)
 # Some of it: make test-engines ARGS="firefox --only python_ended"
 test-engines: $(WASM)
 	@$(BIN)/python -m tests.engines $(ARGS)
+
+# Lighthouse's marks for the page and the race, in the Chromium of the tests (npm; minutes)
+lighthouse: $(WASM)
+	@$(BIN)/python -m tests.lighthouse $(ARGS)
 
 # Some of them: make test-pyodides ARGS="0.26 314"
 test-pyodides: $(WASM)

@@ -23,12 +23,15 @@ from halfbyte.web.pyodide import LOCK
 from halfbyte.web.server import Server
 from halfbyte.web.site import STORYTELLER, Site, lock_entry, make_site
 
+HERE = Path(__file__).parent
+SOUND = HERE.parents[1] / "web/page/speech.wav"  # what the microphone hears, again and again
 FLAGS = [
     *("--no-sandbox", "--disable-quic", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync"),
     f"--host-resolver-rules=MAP {INSECURE} 127.0.0.1",
+    *("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"),
+    f"--use-file-for-fake-audio-capture={SOUND}",
 ]
-HERE = Path(__file__).parent
 TABLES = {"relaxed": "kernels-relaxed.wasm", "simd128": "kernels.wasm"}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
-from tests.browser.visitor import READY, User, pictures, works
+from tests.browser.visitor import READY, User, pictures, violations, works
 from tests.text.chat.models import MODELS, sentencepiece
 from tests.text.chat.templates import HOSTILE
 
@@ -152,9 +152,12 @@ def test_a_hostile_template_is_one_line(talker: User, tmp_path: Path, name: str)
 
 @ONE
 def test_screenshots(talker: User, path: Path, repository: Path) -> None:
+    """Which are also for those who listen to the page."""
     take(talker, path)
     talker.page.click("#anew")
     for question in QUESTIONS:
         say(talker, question, 40)
+    talker.unfold()
+    assert violations(talker) == {}
     talker.page.locator("#message").scroll_into_view_if_needed()
     pictures(talker, repository, "chat-")

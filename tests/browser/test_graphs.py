@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tests.browser.conftest import tool
 from tests.browser.graph_files import COLOURS, SIDE, with_encoder
 from tests.browser.visitor import MACHINE, READY, Visitor, pictures
 from tests.support.http_server import in_thread
+from tests.support.pdf_files import written
 
 from halfbyte.web.server import Server
 from halfbyte.web.site import ENCODER, SENSES, Site
@@ -28,6 +30,8 @@ SIGN = [
     "Rooms: 90 coins a night",
     "Please ring twice!",
 ]
+
+PAGES = ["The bakery opens at five.", "The dentist works until noon."]
 
 DROP = """
 ([name, bytes, type]) => {
@@ -210,17 +214,28 @@ def test_paraphrases_come_first(finder: Visitor, repository: Path) -> None:
     assert float(finder.get("question-time")) > 0
     assert float(finder.get("passage-time")) > 0
     pictures(finder, repository, "search-")
+    pdf = {"name": "a.pdf", "mimeType": "application/pdf", "buffer": written(*PAGES)}
+    finder.page.set_input_files("#search-file", pdf)  # type: ignore[arg-type]
+    expect(finder.page.locator("#document")).to_have_value("\n\n".join(PAGES), timeout=READY)
+    assert finder.search("Who can repair my tooth?") == [PAGES[1], PAGES[0]]
 
 
 def test_see_and_hear(finder: Visitor, repository: Path) -> None:
-    """A sign is read, and a word is found in a second of sound; each with one click."""
+    """A photo, a sign and a word, each with one click; and what the microphone hears."""
     finder.page.set_viewport_size({"width": 360, "height": 780})
     finder.page.click("#onnx-tab")
-    finder.page.click("#see-sample", timeout=READY)
+    finder.page.click("#name-sample", timeout=READY)
+    expect(finder.page.locator("#names th").first).to_have_text("espresso", timeout=READY)
+    assert float(finder.page.locator("#names td").first.inner_text().removesuffix(" %")) > 50
+    finder.page.click("#see-sample")
     expect(finder.page.locator("#lines li")).to_have_text(SIGN, timeout=READY)
     expect(finder.page.locator("#sense-state")).to_contain_text("4 lines of text in ")
     finder.page.click("#hear-sample")
     expect(finder.page.locator("#parts li")).to_have_text(["0.3 – 0.8 s"], timeout=READY)
+    finder.page.click("#record")
+    expect(finder.page.locator("#sense-wait-text")).to_have_text("Recording for 4 seconds")
+    heard = re.compile("^[345] parts with speech")  # one each second, wherever it begins
+    expect(finder.page.locator("#sense-state")).to_have_text(heard, timeout=READY)
     broken = {"name": "no.wav", "mimeType": "audio/wav", "buffer": b"RIFF"}
     finder.page.set_input_files("#hear-file", broken)  # type: ignore[arg-type]
     expect(finder.page.locator("#sense-problem")).to_have_text(

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from playwright.sync_api import Browser, expect
 from tests.browser.visitor import PROMPT, READY, visit, works
@@ -14,15 +15,18 @@ from tests.support.http_server import Server as ModelServer
 from tests.support.http_server import answering, in_thread
 
 import halfbyte
+from halfbyte.quantize.gguf_writer import write_gguf
+from halfbyte.text.opening import open_model
 from halfbyte.web.server import Server
 from halfbyte.web.site import STORYTELLER, Site
 
 HUB = "https://huggingface.co"
-FILES = [{"rfilename": name} for name in ("README.md", "a-F32.gguf", "a-Q4_0.gguf")]
+NAMES = ("README.md", "a-F32.gguf", "a-Q4_0-00002-of-00002.gguf", "a-Q4_0-00001-of-00002.gguf")
+FILES = [{"rfilename": name} for name in NAMES]
 ADDRESSES = {
     f"{HUB}/org/name/blob/main/a.gguf": f"{HUB}/org/name/resolve/main/a.gguf",
     "org/name:b.gguf": f"{HUB}/org/name/resolve/main/b.gguf",
-    "org/name": f"{HUB}/org/name/resolve/main/a-Q4_0.gguf",
+    "org/name": f"{HUB}/org/name/resolve/main/a-Q4_0-00001-of-00002.gguf",
 }
 ADDRESS = "text => import('./models.mjs').then(({ addressOf }) => addressOf(text))"
 
@@ -68,6 +72,49 @@ def test_the_shelf(
         page.route(f"{HUB}/api/models/org/name", lambda route: route.fulfill(body=listing))
         for text, address in ADDRESSES.items():
             assert page.evaluate(ADDRESS, text) == address
+        assert user.failures == []
+
+
+def halves(model: Path, folder: Path) -> list[bytes]:
+    """A model in two files."""
+    file = open_model(model)
+    tensors, written = list(file.tensors.values()), []
+    for number, part in enumerate((tensors[:9], tensors[9:])):
+        split = {"split.no": np.uint16(number), "split.count": np.uint16(2)}
+        total = {"split.tensors.count": np.int32(len(tensors))}
+        write_gguf(folder / "part.gguf", {**file.metadata, **split, **total}, part)
+        written.append((folder / "part.gguf").read_bytes())
+    return written
+
+
+def test_several_files_and_a_newer_version(
+    browser: Browser, site_of_any_page: Server, models: Path, tmp_path: Path
+) -> None:
+    """By a link with the address of the page on which a hub shows the first file."""
+    files, folder = site_of_any_page.site.files, "org/name/resolve/main"
+    first, second = halves(models / "Q8_0.gguf", tmp_path)
+    files[f"{folder}/m-00001-of-00002.gguf"] = first
+    files[f"{folder}/m-00002-of-00002.gguf"] = second
+    shown = f"{site_of_any_page.address}org/name/blob/main/m-00001-of-00002.gguf"
+    with visit(browser, f"{site_of_any_page.address}?model={shown}") as user:
+        page = user.page
+        expect(page.locator("#status")).to_contain_text("tokens", timeout=READY)
+        user.unfold()
+        assert "mostly Q8_0" in user.get("model-facts")
+        expect(page.locator("#shelf li")).to_have_count(2)
+        user.write(PROMPT, 20)
+        with halfbyte.load(models / "Q8_0.gguf") as model:
+            assert user.run() == model.generate(PROMPT, max_tokens=20, temperature=0)
+        methods: list[str] = []
+        page.on("request", lambda request: methods.append(request.method))
+        user.give_address(shown)
+        assert methods == ["HEAD", "HEAD"]  # neither has changed
+        first, second = halves(models / "Q4_0.gguf", tmp_path)
+        files[f"{folder}/m-00001-of-00002.gguf"] = first
+        files[f"{folder}/m-00002-of-00002.gguf"] = second
+        user.give_address(shown)
+        expect(page.locator("#model-facts")).to_contain_text("mostly Q4_0", timeout=READY)
+        expect(page.locator("#shelf li")).to_have_count(2)
         assert user.failures == []
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Route, expect
+from tests.support.packages import axe
 
 READY = 60_000  # milliseconds
 THREADS = min(os.cpu_count() or 1, 8)
@@ -104,6 +105,23 @@ def works(user: User) -> None:
     user.write(PROMPT, 20)
     assert len(user.run()) > 20
     expect(user.page.locator("#problem")).to_be_hidden()
+
+
+VIOLATIONS = """async () => {
+  const { violations } = await axe.run();
+  return violations.map(({ id, nodes }) => [id, nodes.map(({ html }) => html)]);
+}"""
+
+
+def violations(user: User) -> dict[str, list[list[object]]]:
+    """What axe-core finds in what the page shows, by the scheme of colours."""
+    user.page.evaluate(axe())
+    found = {}
+    for scheme in ("light", "dark"):
+        user.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+        found[scheme] = user.page.evaluate(VIOLATIONS)
+    user.page.emulate_media(color_scheme="light")
+    return {scheme: list_ for scheme, list_ in found.items() if list_}
 
 
 DROP = """

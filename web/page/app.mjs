@@ -1,7 +1,6 @@
 // The page: sends what the user does to the worker as messages, and shows the worker's messages.
 import { chat } from "./chat.mjs";
 import { copying } from "./code.mjs";
-import { curve } from "./curve.mjs";
 import { isolate, keepSite } from "./isolate.mjs";
 import { absolute, addressOf, link, shelf, showModel, wanted } from "./models.mjs";
 import { python } from "./python.mjs";
@@ -9,6 +8,7 @@ import { $, megabytes, notices, share } from "./show.mjs";
 import { lacking, persist } from "./storage.mjs";
 import { storyView } from "./story.mjs";
 import { openTab, tablist, tabs } from "./tabs.mjs";
+import { writer } from "./writer.mjs";
 
 const { wait, problem } = notices("");
 const query = new URL(location.href).searchParams;
@@ -21,23 +21,14 @@ let again;  // the message to repeat after Python was started again
 let restarted = false;  // until the model is back after a restart
 let graphs;  // a promise of the views of ONNX models
 let open;  // opens a tab
-let running = false;
 let loading = true;
-let unasked = false;  // whether the text that is being generated is the page's own first story
-let touched = false;  // whether the page has told its story, or the user has begun something
-let next;  // what the user has asked for instead of that story
-let firstPiece = 0;
-let shown;  // the view whose text is being generated
 let site = {};  // what site.json says
 let talks = false;  // whether the model has a chat template
 let address = "";  // of the model, if the user gave it
-const curves = { speed: curve("speed-curve", (value) => `${speed(value)} tokens/s`), memory: curve("memory-curve", megabytes) };
 
 const story = storyView();
-const views = { text: story, chat: chat({ write, problem }) };
-
-const tokens = (count) => `${count} token${count === 1 ? "" : "s"}`;
-const speed = (value) => (value >= 100 ? value.toFixed(0) : value.toFixed(1));
+const texts = writer({ send, problem, update });
+const views = { text: story, chat: chat({ write: texts.write, problem }) };
 
 // Shows a failure of the whole page, in all tabs; `offer` a button that starts Python again.
 function failure(text, offer = false) {
@@ -48,9 +39,7 @@ function failure(text, offer = false) {
 
 // Python's work is lost; its model is to be opened again.
 function abandon() {
-  if (running) shown.done();
-  running = unasked = false;
-  next = undefined;
+  texts.abandon();
   [again, given, asked] = [given ?? again, undefined, undefined];
   $("model-name").dataset.loaded = "no";
 }
@@ -90,10 +79,10 @@ function update() {
   $("run").disabled = !ready;
   $("send").disabled = !ready || !talks;
   $("cancel").hidden = asked?.kind !== "load";
-  $("anew").disabled = running;
-  $("stop").disabled = $("chat-stop").disabled = !running;
-  $("load").disabled = $("file").disabled = (running && !unasked) || loading;
-  $("story").setAttribute("aria-busy", String(running));
+  $("anew").disabled = texts.running();
+  $("stop").disabled = $("chat-stop").disabled = !texts.running();
+  $("load").disabled = $("file").disabled = texts.busy() || loading;
+  $("story").setAttribute("aria-busy", String(texts.running()));
 }
 
 function show(name) {
@@ -110,46 +99,10 @@ function choose(name) {
 
 // Tells a story before anything is asked for, once.
 function tell() {
-  if (touched || running || openTab() !== "language" || $("text-view").hidden) return;
-  unasked = write(story, { kind: "run", prompt: $("prompt").value });
+  if (texts.touched() || texts.running() || openTab() !== "language" || $("text-view").hidden) return;
+  texts.tell(story, { kind: "run", prompt: $("prompt").value });
   story.begin($("prompt").value);
   update();
-}
-
-// Does what the user asks for, after the page's own story has been stopped.
-function instead(act) {
-  touched = true;
-  if (!unasked) return act();
-  next = act;
-  return send({ kind: "stop" });
-}
-
-// Asks the worker to generate a text, which `view` shows.
-function write(view, message) {
-  if (unasked) {
-    instead(() => write(view, message));
-    return true;
-  }
-  if (running) {
-    problem("A text is already being generated. Stop it first (or press Esc).");
-    return false;
-  }
-  problem("");
-  touched = running = true;
-  firstPiece = 0;
-  shown = view;
-  for (const one of Object.values(curves)) one.begin();
-  view.speed.textContent = "";
-  update();
-  const seed = $("seed").value;
-  send({
-    ...message,
-    length: Number($("length").value) || 200,
-    temperature: Number($("temperature").value),
-    seed: seed === "" ? null : Number(seed),
-    probabilities: $("probabilities").checked,
-  });
-  return true;
 }
 
 const onMessage = {
@@ -199,49 +152,18 @@ const onMessage = {
     wait();
     update();
   },
-  piece: ({ text, tokens: count, heap, ...more }) => {
-    if (next) return;
-    firstPiece ||= performance.now();
-    shown.piece(text, more);
-    const seconds = (performance.now() - firstPiece) / 1000;
-    if (count < 2 || seconds <= 0) return;
-    $("decode-speed").textContent = speed((count - 1) / seconds);
-    for (const name of ["speed", "memory"]) $(`${name}-curve`).hidden = false;
-    curves.speed.add((count - 1) / seconds);
-    curves.memory.add(heap);
-    shown.speed.textContent = `${tokens(count)}, ${speed((count - 1) / seconds)} tokens/s`;
-  },
-  done: (result) => {
-    running = unasked = false;
-    if (proceed()) return;
-    problem("");
-    $("decode-speed").textContent = result.decode_speed ? speed(result.decode_speed) : "–";
-    $("prompt-speed").textContent = speed(result.prompt_speed);
-    $("first-token").textContent = (1000 * result.first_token).toFixed(0);
-    shown.speed.textContent = `${tokens(result.tokens)}${result.stopped ? ", stopped" : ""}`;
-    $("status").textContent = `${shown.speed.textContent}: ${$("decode-speed").textContent} tokens per second`;
-    shown.done(result);
-    update();
-  },
+  piece: texts.piece,
+  done: texts.done,
   graphs: async (message) => (await graphs)?.receive(message),
   error: ({ text }) => {
-    if (running && !next) shown.done();
-    running = unasked = loading = false;
-    if (proceed()) return;
+    loading = false;
+    if (texts.failed()) return;
     asked = undefined;
     wait();
     problem(text);
     update();
   },
 };
-
-// Begins what was asked for instead of the page's own story, which has ended.
-function proceed() {
-  const act = next;
-  next = undefined;
-  act?.();
-  return Boolean(act);
-}
 
 function load(message) {
   problem("");
@@ -256,7 +178,7 @@ function load(message) {
 function request(message) {
   failure("");
   wait("Loading the model");
-  instead(() => load(message));
+  texts.instead(() => load(message));
 }
 
 // Loads a model by its address, which the page's address then has too.
@@ -282,11 +204,11 @@ async function back() {
 }
 
 // Files go to the open tab; an ONNX file that is dropped on the first tab opens the ONNX tab.
-async function dropped(files) {
+async function dropped(files, place) {
   if (!files.length) return;
   if (openTab() === "language" && files.some((file) => /\.onnx$/i.test(file.name))) open("onnx");
-  if (openTab() !== "language") (await graphs)?.drop(openTab(), files);
-  else if ((!running || unasked) && !loading) request({ kind: "file", files });
+  if (openTab() !== "language") (await graphs)?.drop(openTab(), files, place);
+  else if (!texts.busy() && !loading) request({ kind: "file", files });
 }
 
 async function opened(name) {
@@ -304,18 +226,18 @@ function listen() {
   $("run-form").addEventListener("submit", (event) => {
     event.preventDefault();
     if ($("run").disabled) return;
-    if (write(story, { kind: "run", prompt: $("prompt").value })) story.begin($("prompt").value);
+    if (texts.write(story, { kind: "run", prompt: $("prompt").value })) story.begin($("prompt").value);
   });
   $("prompt").addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) $("run-form").requestSubmit();
   });
-  for (const id of ["stop", "chat-stop"]) $(id).addEventListener("click", () => send({ kind: "stop" }));
+  for (const id of ["stop", "chat-stop"]) $(id).addEventListener("click", texts.stop);
   for (const details of document.querySelectorAll("[data-fold]")) details.open = wide.matches;
-  $("prompt").addEventListener("input", () => { touched = true; });
+  $("prompt").addEventListener("input", texts.touch);
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Escape") return;
     if (openTab() !== "language") graphs?.then((all) => all.stop(openTab()));
-    else if (running) send({ kind: "stop" });
+    else texts.stop();
   });
   $("temperature").addEventListener("input", () => {
     $("temperature-shown").textContent = Number($("temperature").value).toFixed(1);
@@ -345,7 +267,7 @@ function listen() {
     document.addEventListener(name, (event) => {
       event.preventDefault();
       for (const place of document.querySelectorAll(".drop")) place.classList.toggle("over", name === "dragover");
-      if (name === "drop") dropped([...event.dataTransfer.files]);
+      if (name === "drop") dropped([...event.dataTransfer.files], event.target);
     });
   }
 }

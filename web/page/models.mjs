@@ -3,6 +3,7 @@ import { $, make, megabytes, runsOn, showMemory } from "./show.mjs";
 
 const HUB = "https://huggingface.co";
 const NAME = /^[\w.-]+\/[\w.-]+(:[\w./-]+)?$/;
+const OTHER_PART = /(?<!-00001)-of-\d{5}\.gguf$/;  // of a model in several files
 const PREFERRED = [/q4_0/i, /q4_k_m/i, /q8_0/i];
 
 // The address of a model's file: of a page that shows the file, or of a hub's ORG/NAME or
@@ -19,7 +20,7 @@ async function chosen(repository) {
   const answer = await fetch(`${HUB}/api/models/${repository}`).catch((error) => ({ status: error.message }));
   if (!answer.ok) throw new Error(`${repository}: the hub answered ${answer.status}`);
   const { siblings = [] } = await answer.json();
-  const names = siblings.map(({ rfilename }) => rfilename).filter((name) => name.endsWith(".gguf"));
+  const names = siblings.map(({ rfilename }) => rfilename).filter((name) => name.endsWith(".gguf") && !OTHER_PART.test(name));
   const best = PREFERRED.map((type) => names.find((name) => type.test(name))).find(Boolean) ?? names[0];
   if (!best) throw new Error(`${repository}: holds no GGUF file`);
   return best;

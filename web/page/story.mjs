@@ -10,7 +10,10 @@ export function storyView() {
   return {
     speed: $("speed"),
     piece(text, { probability, others }) {
-      if (probability === undefined) return $("written").append(text);
+      if (probability === undefined) {
+        $("written").append(text);
+        return $("written").normalize();  // one node, which grows and does not move
+      }
       const token = make("span", { class: "token", textContent: text });
       token.style.setProperty("--p", probability);
       const likely = others.map(([other, p]) => `“${other}” ${(100 * p).toFixed(0)} %`).join(", ");

@@ -1,0 +1,33 @@
+"""The page's own files: all modules with which a page starts are requested at once."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from halfbyte.web.site import PAGE
+
+IMPORT = re.compile(r'^import [^;]*?from "([\w./-]+)";$', re.MULTILINE)
+PRELOADED = re.compile(r'<link rel="modulepreload" href="([\w./-]+)">')
+
+
+def imported(module: Path, before: frozenset[Path] = frozenset()) -> frozenset[Path]:
+    """A module and those that it needs before it starts."""
+    if module in before:
+        return before
+    modules = before | {module}
+    for other in IMPORT.findall(module.read_text()):
+        modules = imported((module.parent / other).resolve(), modules)
+    return modules
+
+
+@pytest.mark.parametrize("start", ["app.mjs", "race/race.mjs"])
+def test_modules_are_preloaded(start: str) -> None:
+    """Otherwise a browser learns of each only from the one that imports it."""
+    folder = (PAGE / start).resolve().parent
+    listed = PRELOADED.findall((folder / "index.html").read_text())
+    assert sorted((folder / name).resolve() for name in listed) == sorted(
+        imported((PAGE / start).resolve())
+    )

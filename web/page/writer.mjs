@@ -1,0 +1,111 @@
+// Texts that are being generated, one at a time: the story that the page begins by itself, and what
+// the user asks for, which comes instead.
+import { curve } from "./curve.mjs";
+import { $, megabytes } from "./show.mjs";
+
+const tokens = (count) => `${count} token${count === 1 ? "" : "s"}`;
+const speed = (value) => (value >= 100 ? value.toFixed(0) : value.toFixed(1));
+
+// `send` sends a message to Python, `problem` shows one, `update` is called when something changed.
+export function writer({ send, problem, update }) {
+  let running = false;
+  let unasked = false;  // whether the text is the page's own first story
+  let touched = false;  // whether the page has told its story, or the user has begun something
+  let next;  // what the user has asked for instead of that story
+  let firstPiece = 0;
+  let shown;  // the view whose text is being generated
+  const curves = { speed: curve("speed-curve", (value) => `${speed(value)} tokens/s`), memory: curve("memory-curve", megabytes) };
+
+  // Begins what was asked for instead of the page's own story, which has ended.
+  function proceed() {
+    const act = next;
+    next = undefined;
+    act?.();
+    return Boolean(act);
+  }
+
+  // Does what the user asks for, after the page's own story has been stopped.
+  function instead(act) {
+    touched = true;
+    if (!unasked) return act();
+    next = act;
+    return send({ kind: "stop" });
+  }
+
+  // Asks Python to generate a text, which `view` shows; returns whether it will.
+  function write(view, message) {
+    if (unasked) {
+      instead(() => write(view, message));
+      return true;
+    }
+    if (running) {
+      problem("A text is already being generated. Stop it first (or press Esc).");
+      return false;
+    }
+    problem("");
+    touched = running = true;
+    firstPiece = 0;
+    shown = view;
+    for (const one of Object.values(curves)) one.begin();
+    view.speed.textContent = "";
+    update();
+    const seed = $("seed").value;
+    send({
+      ...message,
+      length: Number($("length").value) || 200,
+      temperature: Number($("temperature").value),
+      seed: seed === "" ? null : Number(seed),
+      probabilities: $("probabilities").checked,
+    });
+    return true;
+  }
+
+  return {
+    write,
+    instead,
+    touch: () => { touched = true; },
+    touched: () => touched,
+    running: () => running,
+    busy: () => running && !unasked,  // with what the user has asked for
+    stop: () => { if (running) send({ kind: "stop" }); },
+    // Tells the page's own story.
+    tell(view, message) {
+      unasked = write(view, message);
+    },
+    // Python's work is lost.
+    abandon() {
+      if (running) shown.done();
+      running = unasked = false;
+      next = undefined;
+    },
+    // Python has failed at what it was asked for; returns whether something else is begun instead.
+    failed() {
+      if (running && !next) shown.done();
+      running = unasked = false;
+      return proceed();
+    },
+    piece({ text, tokens: count, heap, ...more }) {
+      if (next) return;
+      firstPiece ||= performance.now();
+      shown.piece(text, more);
+      const seconds = (performance.now() - firstPiece) / 1000;
+      if (count < 2 || seconds <= 0) return;
+      $("decode-speed").textContent = speed((count - 1) / seconds);
+      curves.speed.add((count - 1) / seconds);
+      curves.memory.add(heap);
+      shown.speed.textContent = `${tokens(count)}, ${speed((count - 1) / seconds)} tokens/s`;
+    },
+    done(result) {
+      running = unasked = false;
+      if (proceed()) return;
+      problem("");
+      $("decode-speed").textContent = result.decode_speed ? speed(result.decode_speed) : "–";
+      $("prompt-speed").textContent = speed(result.prompt_speed);
+      $("first-token").textContent = (1000 * result.first_token).toFixed(0);
+      shown.speed.textContent = `${tokens(result.tokens)}${result.stopped ? ", stopped" : ""}`;
+      $("status").textContent = `${shown.speed.textContent}: ${$("decode-speed").textContent} tokens per second`;
+      shown.done(result);
+      update();
+    },
+  };
+}
