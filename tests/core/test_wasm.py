@@ -33,6 +33,13 @@ def test_files_import_five_names_at_most(tool: ModuleType, isa: str) -> None:
     assert data[10:19] == b"\x08dylink.0"[:9]  # it makes the file a side module
 
 
+@pytest.mark.parametrize("isa", wasm.FILES)
+def test_vectors_are_not_copied_in_memory(isa: str) -> None:
+    """Engines run the instruction as a call of C: 195 of them made activations half as fast."""
+    data = (wasm.folder() / wasm.FILES[isa]).read_bytes()
+    assert 0 < data.count(b"\xfc\x0a\x00\x00") < 40  # memory.copy
+
+
 def test_import_reader_sees_functions(tool: ModuleType) -> None:
     """A module written by hand that imports a function, a table, a memory and a global."""
     names = [b"f", b"t", b"m", b"g"]

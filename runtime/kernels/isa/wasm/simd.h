@@ -21,6 +21,19 @@ typedef struct {
   return r
 
 static inline vf vf_set(float x) { QUADS(vf, wasm_f32x4_splat(x)); }
+/* A constant: engines build one from three instructions wherever it is written, so it is loaded. */
+#define vf_constant vf_constant
+static inline vf vf_constant(const float* p) {
+  v128_t four;
+  __asm__ volatile("local.get %1\n\tv128.load32_splat 0\n\tlocal.set %0" : "=r"(four) : "r"(p));
+  QUADS(vf, four);
+}
+/* x, after whose four parts nothing is computed earlier: LLVM would finish the first part of a
+ * vector before it begins the second, and processors wait for each result. */
+static inline vf vf_step(vf x) {
+  UNROLL for (int i = 0; i < 4; i++) { __asm__ volatile("" : "+r"(x.q[i])); }
+  return x;
+}
 static inline vf vf_load(const float* p) { QUADS(vf, wasm_v128_load(p + 4 * i)); }
 
 /* Four F16 numbers, sign-extended to 32 bits and shifted left by 13. With exponent and fraction in
