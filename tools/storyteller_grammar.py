@@ -12,6 +12,7 @@ import itertools
 import random
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from storyteller_plots import PLOTS
 
@@ -83,10 +84,10 @@ TRAINING_SEED, HELDOUT_SEED = 1, 2
 _SLOT = re.compile(r"\{(\w+)\}")
 
 
-def story(rng: random.Random) -> str:
-    """One story, a single paragraph of plain ASCII."""
-    plot = rng.choice(PLOTS)
+def cast(rng: random.Random, plot: dict[str, Any], **asked: str) -> dict[str, str]:
+    """A hero and the words of a plot, for `fill`; `asked` replaces some of them."""
     girl = rng.random() < 0.5
+    girl = asked.pop("girl", "yes" if girl else "") != ""
     kind = rng.choice([*KINDS, *["girl" if girl else "boy"] * 5])
     slots = {
         "n": rng.choice(GIRLS if girl else BOYS), "kind": kind, "trait": rng.choice(TRAITS),
@@ -98,20 +99,27 @@ def story(rng: random.Random) -> str:
         value = rng.choice(values)
         parts = {f"{name}_{i}": v for i, v in enumerate(value)} if isinstance(value, tuple) else {}
         slots |= parts or {name: value}
-    while slots["h"].startswith("{") or slots["h"] == kind:
-        slots["h"] = _fill(slots["h"], slots)
-        if slots["h"] == kind:
-            slots["kind"] = kind = rng.choice([k for k in KINDS if k != slots["h"]])
+    slots |= asked
+    while slots["h"].startswith("{") or slots["h"] == slots["kind"]:
+        slots["h"] = fill(slots["h"], slots)
+        if slots["h"] == slots["kind"]:
+            slots["kind"] = rng.choice([k for k in KINDS if k != slots["h"]])
     slots["a"] = "an" if slots["trait2"][0] in "aeiou" else "a"
+    return slots
+
+
+def story(rng: random.Random) -> str:
+    """One story, a single paragraph of plain ASCII."""
+    slots = cast(rng, rng.choice(PLOTS))
     texts = [
         rng.choice(OPENINGS), slots["wish"], slots["obstacle"], rng.choice(FEELINGS),
         rng.choice(MEETINGS), rng.choice(TALKS), slots["solution"], rng.choice(THANKS),
         slots["ending"], rng.choice(CLOSINGS),
     ]  # fmt: skip
-    return " ".join(_fill(text, slots) for text in texts if text)
+    return " ".join(fill(text, slots) for text in texts if text)
 
 
-def _fill(text: str, slots: dict[str, str]) -> str:
+def fill(text: str, slots: dict[str, str]) -> str:
     """Replace slots, also within their values; a capital letter capitalizes the value."""
 
     def value(match: re.Match[str]) -> str:

@@ -1,23 +1,21 @@
-"""Training the storyteller, measuring its loss, and generating stories; needs PyTorch."""
+"""The storyteller's rows of tokens, its loss, and stories that it tells; needs PyTorch."""
 
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from storyteller_grammar import TRAINING_SEED, stories
+from llama_training import Batch
+from storyteller_grammar import stories
 from storyteller_model import CONFIG, Llama
-from torch import Tensor
 from torch.nn import functional
 
 BOS, EOS = 1, 2
-_WARM_UP = 100  # steps
 
 
-def batches(tokenizer: Any, size: int, seed: int) -> Iterator[Tensor]:
+def batches(tokenizer: Any, size: int, seed: int) -> Iterator[Batch]:
     """Token ids [size, context + 1]: stories end to end, each row beginning with a story."""
     source = stories(seed)
     length = CONFIG.context + 1
@@ -28,64 +26,12 @@ def batches(tokenizer: Any, size: int, seed: int) -> Iterator[Tensor]:
             while len(row) < length:
                 row += [BOS, *tokenizer.encode(next(source)), EOS]
             rows.append(row[:length])
-        yield torch.tensor(rows)
+        yield torch.tensor(rows), None
 
 
-def make_optimizer(model: Llama) -> torch.optim.Optimizer:
-    """AdamW with weight decay for matrices, but not for norms."""
-    matrices = [p for p in model.parameters() if p.ndim == 2]
-    vectors = [p for p in model.parameters() if p.ndim != 2]
-    groups = [
-        {"params": matrices, "weight_decay": 0.1},
-        {"params": vectors, "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(groups, lr=0.0, betas=(0.9, 0.95))
-
-
-def descend(model: Llama, optimizer: torch.optim.Optimizer, rows: Tensor, rate: float) -> float:
-    """One step on token ids [rows, context + 1]; returns the loss before it."""
-    for group in optimizer.param_groups:
-        group["lr"] = rate
-    logits = model(rows[:, :-1])
-    loss = functional.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten())
-    optimizer.zero_grad()
-    loss.backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    optimizer.step()
-    return loss.item()
-
-
-def train(
-    model: Llama,
-    tokenizer: Any,
-    minutes: float,
-    batch: int,
-    rate: float,
-    report: Callable[[str, bool], None],
-) -> None:
-    """Train for a time; the learning rate falls with the clock, as half a cosine.
-
-    `report` is called each minute with a line of the log, and whether it is the last.
-    """
-    optimizer = make_optimizer(model)
-    start = shown = time.monotonic()
-    tokens, losses = 0, []
-    for step, rows in enumerate(batches(tokenizer, batch, TRAINING_SEED), 1):
-        share = min((time.monotonic() - start) / (60 * minutes), 1)
-        height = min(step / _WARM_UP, 0.5 * (1 + math.cos(math.pi * share)))
-        losses.append(descend(model, optimizer, rows, rate * height))
-        tokens += rows.numel()
-        now = time.monotonic()
-        if now - shown > 60 or share >= 1:
-            passed = now - start
-            report(
-                f"{passed / 60:5.1f} min  step {step:5d}  {tokens / 1e6:6.2f} M tokens  "
-                f"loss {sum(losses) / len(losses):.4f}  {tokens / passed:6.0f} tokens/s",
-                share >= 1,
-            )
-            shown, losses = now, []
-        if share >= 1:
-            return
+def height(share: float) -> float:
+    """Of the learning rate: it falls with the time as half a cosine."""
+    return 0.5 * (1 + math.cos(math.pi * share))
 
 
 def heldout_loss(model: Llama, tokenizer: Any, texts: Sequence[str]) -> tuple[float, int]:

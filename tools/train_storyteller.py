@@ -17,12 +17,11 @@ import itertools
 import math
 import struct
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storyteller_grammar import TRAINING_SEED, heldout_stories, stories
+from training_cli import log_lines, parser, write
 
 if TYPE_CHECKING:
     from storyteller_model import Llama
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 HELDOUT_STORIES = 40
 BOS, EOS = 1, 2
-FIRST_EXPORT, CHECKPOINT = 10, 3  # minutes: the first export, and between checkpoints
 
 
 # ---- tokenizer -----------------------------------------------------------------------------------
@@ -68,23 +66,12 @@ def tokenizer_bytes(tokenizer: Any) -> bytes:
 # ---- output --------------------------------------------------------------------------------------
 
 
-def write(path: Path, data: bytes) -> None:
-    """Write to a temporary file, then rename."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_bytes(data)
-    partial.replace(path)
-    print(f"wrote {path} ({len(data):,} bytes)", flush=True)
-
-
 def summary(model: Llama, tokenizer: Any, record: dict[str, Any]) -> str:
     """The text beside the model: how it was trained, and how good it is."""
     from storyteller_training import generate, heldout_loss
 
     loss, count = heldout_loss(model, tokenizer, heldout_stories(HELDOUT_STORIES))
     parameters = sum(p.numel() for p in model.parameters())
-    log: list[str] = record["log"]
-    every = max(1, len(log) // 12)
     return "\n".join([
         "storyteller: a Llama-type model that tells short stories, trained from scratch",
         "",
@@ -99,10 +86,7 @@ def summary(model: Llama, tokenizer: Any, record: dict[str, Any]) -> str:
         "             with its EOS",
         "licence      MIT, as all of halfbyte",
         "",
-        "Training log (loss is the mean since the line before):",
-        "",
-        *log[:-1:every],
-        *log[-1:],
+        *log_lines(record),
         "",
         "Told at temperature 0.8 (PyTorch):",
         "",
@@ -126,49 +110,11 @@ def export(model: Llama, tokenizer: Any, record: dict[str, Any], out: Path | Non
 # ---- a run ---------------------------------------------------------------------------------------
 
 
-def reporter(
-    model: Llama, tokenizer: Any, record: dict[str, Any], options: argparse.Namespace
-) -> Callable[[str, bool], None]:
-    """The function for lines of the log: it prints, saves checkpoints, and exports once."""
-    import torch
-
-    start = saved = time.monotonic()
-    exported = False
-
-    def report(line: str, last: bool) -> None:
-        nonlocal saved, exported
-        now = time.monotonic()
-        record["log"].append(line)
-        record["date"] = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
-        left = max(0.0, options.minutes - (now - start) / 60)
-        print(f"{line}  {left:.0f} min left", flush=True)
-        if last or now - saved > 60 * CHECKPOINT:
-            saved = now
-            partial = options.work / "checkpoint.pt.partial"
-            torch.save({"model": model.state_dict(), **record}, partial)
-            partial.replace(options.work / "checkpoint.pt")
-        if not (last or exported) and now - start > 60 * FIRST_EXPORT:
-            exported = True
-            export(model, tokenizer, record, options.out)
-
-    return report
-
-
 def parse() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--minutes", type=float, default=40, help="time to train (default 40)")
-    parser.add_argument("--batch", type=int, default=24, help="rows of 256 tokens (default 24)")
-    parser.add_argument("--rate", type=float, default=4e-3, help="highest learning rate (4e-3)")
-    parser.add_argument("--seed", type=int, default=0, help="of the initial weights")
-    parser.add_argument("--threads", type=int, default=2, help="of PyTorch (default 2)")
-    parser.add_argument("--work", type=Path, default=ROOT / "build/storyteller", help="checkpoint")
-    parser.add_argument("--out", type=Path, help="write all files here, not into the repository")
-    parser.add_argument("--export", action="store_true", help="write files from the checkpoint")
-    parser.add_argument("--stories", type=int, metavar="N", help="print N stories and stop")
-    return parser.parse_args()
+    options = parser(__doc__ or "", 40, 24, 4e-3, ROOT / "build/storyteller")
+    options.add_argument("--stories", type=int, metavar="N", help="print N stories and stop")
+    return options.parse_args()
 
 
 def main() -> int:
@@ -178,8 +124,9 @@ def main() -> int:
         print("\n\n".join(itertools.islice(stories(0), options.stories)))
         return 0
     import torch
+    from llama_training import adamw, load, reporter, train
     from storyteller_model import Llama
-    from storyteller_training import train
+    from storyteller_training import batches, height
 
     torch.set_num_threads(options.threads)
     torch.manual_seed(options.seed)
@@ -187,14 +134,18 @@ def main() -> int:
     tokenizer = train_tokenizer(options.work)
     model = Llama()
     if options.export:
-        record = torch.load(options.work / "checkpoint.pt", weights_only=True)
-        model.load_state_dict(record.pop("model"))
+        record = load(options.work / "checkpoint.pt", model)
     else:
         numbers = f"--minutes {options.minutes:g} --batch {options.batch} --rate {options.rate:g}"
         command = f"python tools/train_storyteller.py {numbers} --seed {options.seed}"
         record = {"command": command, "log": []}
-        report = reporter(model, tokenizer, record, options)
-        train(model, tokenizer, options.minutes, options.batch, options.rate, report)
+        optimizer = adamw(model)
+        report = reporter(
+            model, [optimizer], record, options,
+            lambda: export(model, tokenizer, record, options.out),
+        )  # fmt: skip
+        rows = batches(tokenizer, options.batch, TRAINING_SEED)
+        train(model, {optimizer: options.rate}, rows, options.minutes, height, report)
     export(model, tokenizer, record, options.out)
     return 0
 
