@@ -94,14 +94,13 @@ def make_site(model: Path | None = None) -> Site:
     HalfbyteError
         The model cannot be read, Pyodide cannot be downloaded, or the kernels were not built.
     """
-    files: dict[str, Path | bytes] = {}
+    name, content = _model(model)
+    files: dict[str, Path | bytes] = {f"models/{name}": content}
     for path in sorted(PAGE.rglob("*")):
         if path.is_file():
             files[path.relative_to(PAGE).as_posix()] = path
     lock, python = _pyodide_files()
     files |= python
-    name, content = _model(model)
-    files[f"models/{name}"] = content
     encoder = _encoder_files()
     files |= encoder
     peers, facts = _peer_files()

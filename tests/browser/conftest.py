@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 from tests.browser.graph_files import write_files
+from tests.browser.kept_start import first_start, with_kept_start
 from tests.browser.visitor import INSECURE, PROMPT, User
 from tests.support.http_server import Server as ModelServer
 from tests.support.http_server import answering, in_thread
@@ -153,8 +154,12 @@ def python(
 
 
 @pytest.fixture(scope="session")
-def site(wheel: Path) -> Site:  # which builds the kernels too
-    return make_site()
+def site(wheel: Path, browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Site:
+    """The page's site, and what a first start keeps; the wheel's fixture builds the kernels."""
+    output = make_site()
+    with in_thread(Server(output)) as server:
+        kept = first_start(browser, server.address, tmp_path_factory.mktemp("kept"))
+    return with_kept_start(output, kept)
 
 
 @pytest.fixture(scope="session")

@@ -55,7 +55,7 @@ def unlucky(browser: Browser, page_server: Server) -> Iterator[Visitor]:
         lambda text: text.replace('mark("Python");\n  if', "self.broken = pyodide;\n  if")
     )
     address = f"{page_server.address}?backend=numpy"  # which generates slowly
-    with visit(browser, address, keeps=True, worker=shown) as user:
+    with visit(browser, address, worker=shown) as user:
         user.ready()
         yield user
         assert user.failures == []
@@ -102,7 +102,7 @@ def test_a_worker_that_ends_while_searching(
     """An encoder whose files the user chose one by one is loaded again."""
     with (
         in_thread(Server(with_encoder(site, {}))) as server,
-        visit(browser, f"{server.address}#search", keeps=True) as user,
+        visit(browser, f"{server.address}#search") as user,
     ):
         user.give("search", files / "small.onnx")
         user.give("search", files / "tokenizer.json")
@@ -131,7 +131,7 @@ def test_the_site_s_own_encoder(browser: Browser, site: Site, files: Path) -> No
     encoder = {"model": files / "small.onnx", "tokenizer": files / "tokenizer.json"}
     with (
         in_thread(Server(with_encoder(site, encoder))) as server,
-        visit(browser, f"{server.address}#search", keeps=True) as user,
+        visit(browser, f"{server.address}#search") as user,
     ):
         for _ in range(2):
             expect(user.page.locator("#search-run")).to_be_enabled(timeout=READY)
@@ -196,7 +196,7 @@ def test_a_worker_that_ends_without_an_event(
     output = replace(site, files={**site.files, "python.mjs": quick})
     with in_thread(Server(output, names=[INSECURE])) as server:
         address = f"http://{INSECURE}:{server.server_address[1]}/"
-        with visit(browser, address, keeps=True) as user:
+        with visit(browser, address) as user:
             user.ready()
             user.page.workers[0].evaluate("self.close()")
             expect(user.page.locator("#failure-text")).to_have_text(

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Route, expect
+from tests.browser.kept_start import keep_start
 from tests.support.packages import axe
 
 READY = 60_000  # milliseconds
@@ -19,17 +20,21 @@ INSECURE = "insecure.test"  # to the browser another machine than this one; it i
 
 
 class User:
-    """A user of the page, which caches no bytecode unless `keeps`, since that takes long."""
+    """A user of the page, who has been there before, if the site has a kept start.
+
+    With `keeps`, it is the first time, and the page keeps its start, which takes long.
+    """
 
     def __init__(self, context: BrowserContext, address: str, keeps: bool = False) -> None:
+        parts = urlsplit(address)
+        fresh = not keeps and not keep_start(context, address)
+        query = "&".join(filter(None, (parts.query, "fresh" if fresh else "")))
         self.page: Page = context.new_page()
         self.requests: list[str] = []
         self.failures: list[str] = []
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.on("pageerror", lambda error: self.failures.append(str(error)))
         self.page.on("console", self._console)
-        parts = urlsplit(address)
-        query = parts.query if keeps else "&".join(filter(None, (parts.query, "fresh")))
         self.page.goto(urlunsplit(parts._replace(query=query)))
 
     def _console(self, message: ConsoleMessage) -> None:

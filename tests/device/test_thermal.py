@@ -89,8 +89,7 @@ def test_energy_is_conserved(rng: np.random.Generator, dt: float, open_air: bool
     temperature = rng.uniform(0, 90, (DRAWS, SIZE))
     for _ in range(20):
         watts = rng.uniform(0, 9, (DRAWS, SIZE))
-        after = stepper.step(temperature, watts, air)
-        given = stepper.heat_to_ambient(temperature, watts, air)
+        after, given = stepper.advance(temperature, watts, air)
         before, stored = network.stored_heat(temperature), network.stored_heat(after)
         balance = stored - before + given - watts.sum(axis=1) * dt
         assert np.all(np.abs(balance) <= 1e-9 * (np.abs(stored) + np.abs(given))), balance

@@ -30,6 +30,7 @@ def until(condition: Callable[[], bool], seconds: float = 20) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "never happened"
+        time.sleep(1e-4)  # the thread it waits for may need this core
 
 
 @contextmanager

@@ -208,32 +208,45 @@ class Cost:
         self._cached = cached
         host = self.work[HOST].calls if HOST in self.work else 0
         self._calls = 1 + (host + python) * _PYTHON_CALLS.draw(random, draws)
-        self._rows: list[tuple[str, str, int, F64, F64]] = []
+        self._kinds: list[str] = []
+        in_int8, launches, amounts, holds = [], [], [], []
         for single in (False, True):
             alike = [i for i in program.instructions if _is_single(i, registers) is single]
             for kind, work in _work(alike, registers, set(to_pack)).items():
                 kernel = kernel_of(kind, kernels)
                 fraction = (kernel.token if single else kernel.prompt).draw(random, draws)
-                held = np.zeros(draws) if cached else work.held / kernel.memory.draw(random, draws)
-                self._rows.append(
-                    (kind, kernel.arithmetic, work.calls, work.amount / fraction, held)
-                )
+                self._kinds.append(kind)
+                in_int8.append(kernel.arithmetic == "int8")
+                launches.append(work.calls)
+                amounts.append(work.amount / fraction)
+                memory = 1.0 if cached else kernel.memory.draw(random, draws)
+                holds.append((0 if cached else work.held) / memory)
+        kinds = len(self._kinds)
+        self._in_int8 = np.array(in_int8, bool).reshape(kinds, 1)
+        self._on_host = np.array([kind == HOST for kind in self._kinds], bool).reshape(kinds, 1)
+        self._launches = np.array(launches, np.float64).reshape(kinds, 1)
+        self._amounts, self._holds = (
+            np.array([np.broadcast_to(row, draws) for row in rows], np.float64).reshape(
+                kinds, draws
+            )
+            for rows in (amounts, holds)
+        )
 
     def seconds(self, rates: Rates) -> F64:
         """Seconds [draws] of one run, with a call for each operator that NumPy runs."""
-        spent = [s for _, s in self.by_kind(rates)]
-        total: F64 = self._calls * rates.call + np.sum(spent, axis=0)
+        total: F64 = self._calls * rates.call + np.sum(self._seconds(rates), axis=0)
         return total
 
     def by_kind(self, rates: Rates) -> list[tuple[str, F64]]:
         """Seconds [draws] of all instructions of each kind."""
-        seconds = []
-        for kind, arithmetic, calls, amount, held in self._rows:
-            peak = rates.int8 if arithmetic == "int8" else rates.float32
-            peak = peak / rates.cores if kind == HOST else peak
-            seconds.append(
-                (kind, calls * rates.launch + np.maximum(amount / peak, held / rates.memory))
-            )
+        return list(zip(self._kinds, self._seconds(rates), strict=True))
+
+    def _seconds(self, rates: Rates) -> F64:
+        """Seconds [kinds, draws]."""
+        peak = np.where(self._in_int8, rates.int8, rates.float32)
+        peak = np.where(self._on_host, peak / rates.cores, peak)
+        work = np.maximum(self._amounts / peak, self._holds / rates.memory)
+        seconds: F64 = self._launches * rates.launch + work
         return seconds
 
     @property

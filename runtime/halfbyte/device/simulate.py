@@ -206,8 +206,7 @@ class _Device:
         counts = by_cluster(orders.threads, self.supplies)
         done = self._work(steps, counts, orders.least_s)
         watts = self._watts(done, steps, counts)
-        air = self._stepper.heat_to_ambient(self.temperatures, watts, self.ambient)
-        self.temperatures = self._stepper.step(self.temperatures, watts, self.ambient)
+        self.temperatures, air = self._stepper.advance(self.temperatures, watts, self.ambient)
         total: F64 = watts.sum(axis=1)
         self.taken_j += total * self.step
         self.given_j += air

@@ -146,25 +146,21 @@ class Stepper:
     def step(self, temperatures: ArrayLike, power: ArrayLike, ambient: ArrayLike) -> Floats:
         """Temperatures [draws, n] after `dt` at `power` [draws, n] watts; `ambient` is a number or
         [draws]. Computed as differences from the air, which keeps digits."""
-        above, watts, air = self._above(temperatures, power, ambient)
-        return air + times(self._decay, above) + times(self._gain, watts)
+        after, _ = self.advance(temperatures, power, ambient)
+        return after
 
-    def heat_to_ambient(
+    def advance(
         self, temperatures: ArrayLike, power: ArrayLike, ambient: ArrayLike
-    ) -> Floats:
-        """Joules [draws] that flow to the air in that step: the exact integral."""
-        above, watts, _ = self._above(temperatures, power, ambient)
+    ) -> tuple[Floats, Floats]:
+        """Temperatures as of `step`, and Joules [draws] that flow to the air in that step: the
+        exact integral."""
+        air, shape = _column(ambient), self.network.capacities.shape
+        watts = np.broadcast_to(_finite("power", power), shape)
+        above = np.broadcast_to(_finite("temperatures", temperatures), shape) - air
+        after = air + times(self._decay, above) + times(self._gain, watts)
         kelvin_seconds = times(self._sum, above) + times(self._ramp, watts)
         heat: Floats = (self.network.to_ambient * kelvin_seconds).sum(axis=-1)
-        return heat
-
-    def _above(
-        self, temperatures: ArrayLike, power: ArrayLike, ambient: ArrayLike
-    ) -> tuple[Floats, Floats, Floats]:
-        air = _column(ambient)
-        shape = self.network.capacities.shape
-        watts = np.broadcast_to(_finite("power", power), shape)
-        return np.broadcast_to(_finite("temperatures", temperatures), shape) - air, watts, air
+        return after, heat
 
 
 class Driven:

@@ -20,7 +20,7 @@ from halfbyte.text.chat.sandbox import _ATTRIBUTES, _NODES, Sandbox
 from halfbyte.text.chat.template import ChatTemplate
 
 SANDBOX = Sandbox()
-BUDGET = 400_000
+BUDGET = 200_000
 RATE = 400e-9  # seconds of a unit, eight times its nominal time
 SLACK = 4e-3  # seconds, of a rendering and of the clock
 N = 6000
