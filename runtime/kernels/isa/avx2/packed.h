@@ -112,6 +112,7 @@ static inline pi pi_dot_q8_0(const pw* w, const i8* x, pi start) {
 /* For several rows of activations (linear/unpacked.inc). Eight bits are unpacked to 16, even and
  * odd columns separately; four bits to bytes, whose products fit into 16 bits for a whole block. */
 #define UNPACKED_BYTES(q4) ((q4) ? 1 : 2)
+enum { UNPACKED_ROWS = 64, UNPACKED_BESIDE = 1 }; /* rows of activations one after the other */
 static inline __m256i even_of(__m256i quantized) {
   return _mm256_srai_epi16(_mm256_slli_epi16(quantized, 8), 8);
 }
