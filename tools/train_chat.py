@@ -115,6 +115,8 @@ def main() -> int:
     record: dict[str, Any] = {"command": command, "log": []}
     if options.export or options.resume:
         record = load(options.work / "checkpoint.pt", model, list(optimizers))
+    if options.resume:
+        record["command"] += f", then --resume {numbers}"
     if not options.export:
         report = reporter(
             model, list(optimizers), record, options, lambda: export(model, options, record)

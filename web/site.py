@@ -23,7 +23,7 @@ from halfbyte.web.wheel import file_name, make_kernels, make_wheel, repack
 
 PAGE = Path(__file__).parent / "page"
 STORYTELLER = "storyteller-int4.gguf"
-CHAT_MODEL = "chat.gguf"  # beside the storyteller; the page offers it if it is there
+CHAT_MODEL = "crumb-int4.gguf"  # in data/ of a checkout, not in the wheel, which is to stay small
 ENCODER = ("all-MiniLM-L6-v2-int8.onnx", "tokenizer.json")
 FETCHED = ("pyodide/pyodide.asm.wasm", "pyodide/python_stdlib.zip")
 KEPT_BYTES = 1 << 26  # of the largest file that the page keeps for visits without its server

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 from tests.browser.conftest import visitor_of
+from tests.browser.test_chat import say
 from tests.browser.visitor import DROP, MACHINE, PROMPT, READY, User, pictures, works
 from tests.formats.folders import write_folder
 from tests.support.http_server import Server as ModelServer
@@ -18,10 +19,11 @@ from tests.support.http_server import (
     status,
 )
 from tests.support.tools import load_tool
+from tests.text.chat.test_crumb import ANSWERS, QUESTIONS
 
 import halfbyte
 from halfbyte.web.server import Server
-from halfbyte.web.site import STORYTELLER, Site
+from halfbyte.web.site import CHAT_MODEL, STORYTELLER, Site
 from halfbyte.web.wheel import file_name
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -49,8 +51,9 @@ def test_a_story(user: User, golden: str) -> None:
 
 
 def test_a_model_without_a_template_writes_but_does_not_chat(user: User) -> None:
-    expect(user.page.locator("#views")).to_be_hidden()
+    expect(user.page.locator("#chat-tab")).to_have_attribute("aria-selected", "false")
     expect(user.page.locator("#chat-view")).to_be_hidden()
+    expect(user.page.locator("#send")).to_be_disabled()
 
 
 def test_requests_stay_on_the_origin(user: User, page_server: Server) -> None:
@@ -190,4 +193,8 @@ def test_the_export_on_any_host(browser: Browser, exported: str, golden: str) ->
     assert user.run() == golden
     own = (exported, "blob:" + exported.removesuffix("some/where/"))
     assert [url for url in user.requests if not url.startswith(own)] == []
+    user.page.click("#chat-tab")  # fetches the site's own chat model
+    expect(user.page.locator("#model-name")).to_have_text(CHAT_MODEL, timeout=READY)
+    user.page.locator("#temperature").fill("0")
+    assert [say(user, question, 200) for question in QUESTIONS] == ANSWERS
     context.close()
