@@ -21,6 +21,7 @@ from pathlib import Path
 
 from benches.comparison import Pair, read, report
 from benches.figures import Content, Series, command_of, digits, markdown, series_of, write_json
+from benches.pinning import add_pin_option
 from benches.progress import minutes
 from benches.report import HISTORY, LATEST
 from benches.samples import quartiles, variation
@@ -39,6 +40,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--short", action="store_true", help="only cases marked short")
     parser.add_argument("-k", metavar="EXPRESSION", help="only cases whose names match")
     parser.add_argument("--passes", type=int, metavar="N", help="processes (default 3, short 2)")
+    add_pin_option(parser)
     parser.add_argument("--json", type=Path, default=LATEST, metavar="FILE", help="for the figures")
     parser.add_argument("--keep", action="store_true", help="keep the figures in benches/history")
     parser.add_argument("--compare", type=Path, metavar="OLD.json", help="the baseline")
@@ -76,7 +78,8 @@ def main() -> int:
     """Measure, print, write, compare."""
     options = parse()
     old = read(options.compare) if options.compare else None
-    chosen = ["--short"] * options.short + ([f"-k={options.k}"] if options.k else [])
+    chosen = [f"--{name}" for name in ("short", "pin") if getattr(options, name)]
+    chosen += [f"-k={options.k}"] if options.k else []
 
     def measure(cases: Sequence[str]) -> Content:
         return passes(options.passes, chosen, cases)

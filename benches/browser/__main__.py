@@ -1,6 +1,6 @@
 """halfbyte in a browser tab beside wllama (llama.cpp in WebAssembly), in one run, taking turns.
 
-    python -m benches.browser [-p 128] [-n 32] [-t 1,2] [-r 5] [--json FILE]
+    python -m benches.browser [-p 128] [-n 32] [-t 1,2] [-r 5] [--pin] [--json FILE]
 
 Models are SmolLM2-135M's shape with random weights in Q4_0 and Q8_0, and the storyteller in int4.
 Engines are halfbyte on relaxed SIMD, on SIMD128 and on NumPy, and npm's @wllama/wllama 2.x and 3.x,
@@ -20,6 +20,7 @@ from benches.browser.measure import Bench, Speed, Start
 from benches.browser.names import ENGINES
 from benches.browser.site import make_bench_site
 from benches.figures import Series, add_json_option, pytest_json, write_json
+from benches.pinning import add_pin_option, pinned
 from benches.prepare import ROOT
 
 
@@ -50,6 +51,7 @@ def main() -> None:
         "-e", "--engines", default=",".join(ENGINES), help="engines, separated by commas"
     )
     parser.add_argument("-m", "--models", help="models, separated by commas (default: all)")
+    add_pin_option(parser)
     add_json_option(parser)
     options = parser.parse_args()
     site, addresses = make_bench_site(["storyteller", "135M Q4_0", "135M Q8_0"])
@@ -59,7 +61,7 @@ def main() -> None:
     tabs = [(e, threads) for threads in options.t for e in engines if threads == 1 or e != "numpy"]
     speeds: list[Speed] = []
     starts: list[Start] = []
-    with Bench(site, ROOT) as bench:
+    with pinned(options.pin) as places, Bench(site, ROOT) as bench:
         for name, address in addresses.items():
             speeds += bench.speeds(name, address, tabs, options.p, options.n, options.r)
         for name in ("storyteller", "135M Q4_0"):
@@ -68,7 +70,8 @@ def main() -> None:
     series = as_series(speeds, starts)
     print(f"{table.speeds(series)}\n\n{table.starts(series)}")
     versions = {engine: ENGINES[engine] for engine in engines if engine.startswith("wllama")}
-    write_json(options.json, pytest_json(series, "benches/browser", versions=versions))
+    content = pytest_json(series, "benches/browser", versions=versions, pinned=len(places))
+    write_json(options.json, content)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Memory of 64 bits in a tab: what its addresses cost, and a model beyond 4 GB.
 
-    python -m benches.browser.wide [-m 135M] [-p 128] [-n 64] [-r 5] [--json FILE]
+    python -m benches.browser.wide [-m 135M] [-p 128] [-n 64] [-r 5] [--pin] [--json FILE]
     python -m benches.browser.wide --large mistral-7b-q4_0.gguf
 
 The first compares one model in memory of 32 and of 64 bits, on one thread and on two: every choice
@@ -20,6 +20,7 @@ from benches import prepare
 from benches.browser.measure import Bench
 from benches.browser.python import python_site
 from benches.figures import Series, add_json_option, pytest_json, write_json
+from benches.pinning import add_pin_option, pinned
 from benches.prepare import ROOT
 from tests.browser.conftest import Python
 
@@ -136,14 +137,16 @@ def main() -> None:
     parser.add_argument("-r", type=int, default=5, help="rounds (default 5)")
     parser.add_argument("-t", "--threads", type=int, default=2, help="of --large (default 2)")
     parser.add_argument("--large", type=Path, metavar="FILE", help="run this model instead")
+    add_pin_option(parser)
     add_json_option(parser)
     options = parser.parse_args()
-    if options.large:
-        print(run_large(options.large, options.threads, options.n))
-        return
-    series = compare(options.model, options.p, options.n, options.r)
+    with pinned(options.pin) as places:
+        if options.large:
+            print(run_large(options.large, options.threads, options.n))
+            return
+        series = compare(options.model, options.p, options.n, options.r)
     print(table(series))
-    write_json(options.json, pytest_json(series, "benches/browser/wide"))
+    write_json(options.json, pytest_json(series, "benches/browser/wide", pinned=len(places)))
 
 
 if __name__ == "__main__":

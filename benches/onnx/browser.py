@@ -1,6 +1,6 @@
 """MiniLM in tabs: halfbyte in Pyodide, onnxruntime-web and transformers.js, taking turns.
 
-    python -m benches.onnx.browser [-p int8] [-f own] [-t 1,2] [--json FILE]
+    python -m benches.onnx.browser [-p int8] [-f own] [-t 1,2] [--pin] [--json FILE]
 
 Each engine has a tab of the same browser for each number of threads, and runs the file that its own
 quantizer writes (or, with -f, one file for both). A round gives each tab a turn, whose figure is
@@ -35,6 +35,7 @@ from benches.onnx.measure import (
     turn,
 )  # fmt: skip
 from benches.peers.native import PeerError
+from benches.pinning import add_pin_option, pinned
 from playwright.sync_api import Error as PlaywrightError
 from playwright.sync_api import Page
 
@@ -144,19 +145,22 @@ def main() -> None:
     parser.add_argument("-n", "--lengths", type=counts, default=[16, 128], help="(default 16,128)")
     parser.add_argument("-t", "--threads", type=counts, default=[1, 2], help="(default 1,2)")
     parser.add_argument("-r", "--rounds", type=int, default=5, help="(default 5)")
+    add_pin_option(parser)
     add_json_option(parser)
     options = parser.parse_args()
     shapes = [(batch, length) for batch in options.batches for length in options.lengths]
     asked = contests(["minilm"], options.precisions, options.files)
     files = {contest.file(side(engine)) for contest in asked for engine in options.engines}
     series: list[Series] = []
-    with Bench(make_onnx_site(sorted(files)), prepare.ROOT) as bench:
+    site = make_onnx_site(sorted(files))
+    with pinned(options.pin) as places, Bench(site, prepare.ROOT) as bench:
         for contest in asked:
             engines = [(e, threads) for threads in options.threads for e in options.engines]
             series += measure(bench, contest, engines, shapes, options.rounds)
     print(table.tabs(series))
     versions = {engine: prepare.VERSIONS[engine] for engine in options.engines if engine in PEERS}
-    write_json(options.json, pytest_json(series, "benches/onnx/browser", versions=versions))
+    content = pytest_json(series, "benches/onnx/browser", versions=versions, pinned=len(places))
+    write_json(options.json, content)
 
 
 if __name__ == "__main__":

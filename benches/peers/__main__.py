@@ -33,6 +33,7 @@ from benches.figures import Series, add_json_option, pytest_json, write_json
 from benches.peers import table
 from benches.peers.limits import Limits, Work, measure_limits, work_of
 from benches.peers.session import Plan, Results, measure
+from benches.pinning import add_pin_option, pinned
 
 TABS = ("relaxed", "simd128", *prepare.WLLAMA)
 
@@ -68,6 +69,7 @@ def parse() -> argparse.Namespace:
     places = parser.add_mutually_exclusive_group()
     places.add_argument("--native-only", action="store_true")
     places.add_argument("--browser-only", action="store_true")
+    add_pin_option(parser)
     add_json_option(parser)
     parser.add_argument("--compare", type=Path, metavar="OLD.json", help="compare with this file")
     options = parser.parse_args()
@@ -128,12 +130,13 @@ def main() -> None:
     """The command line."""
     options = parse()
     old = comparison.read(options.compare) if options.compare else None
-    limits, work, results = run(options)
+    with pinned(options.pin) as places:
+        limits, work, results = run(options)
     show(limits, work, results)
     series: list[Series] = [s for result in results for s in result.all]
     content = pytest_json(
         series, "benches/peers", versions=prepare.VERSIONS, limits=asdict(limits),
-        work={name: asdict(each) for name, each in work.items()},
+        work={name: asdict(each) for name, each in work.items()}, pinned=len(places),
     )  # fmt: skip
     write_json(options.json, content)
     if old:

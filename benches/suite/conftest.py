@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from benches.case import Bench, Figures
+from benches.pinning import HELP, pinned
 from benches.progress import EVERY, Progress, expected, file_of
 
 ROUNDS = 5
@@ -25,6 +26,7 @@ PROGRESS = pytest.StashKey[Progress]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("bench")
     group.addoption("--short", action="store_true", help="only cases marked short")
+    group.addoption("--pin", action="store_true", help=HELP)
     group.addoption("--rounds", type=int, default=ROUNDS, help="of each case (default %(default)s)")
     group.addoption("--number", type=int, default=0, help="of this pass, from 0")
     group.addoption("--passes", type=int, default=1, help="of the session (default %(default)s)")
@@ -113,7 +115,9 @@ def pytest_runtest_call() -> Iterator[None]:
 def figures(pytestconfig: pytest.Config) -> Iterator[Figures]:
     """Those of this pass, written at the end."""
     result = Figures(taken=pytestconfig.stash[PROGRESS].taken)
-    yield result
+    with pinned(pytestconfig.getoption("pin")) as places:
+        yield result
+    result.machine["pinned"] = len(places)
     result.write(pytestconfig.getoption("figures"))
 
 
