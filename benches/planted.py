@@ -38,15 +38,15 @@ static void run_planted(const hb_table* table, const hb_instruction* instruction
   }}
 }}
 
-static void run_chunk("""
+static void run_units("""
 
 
 def plant(text: str, kernel: str, percent: int) -> str:
     """run.c with the kernel slowed down."""
-    if text.count(f"{RUN}instruction->slot, ") != 2 or "static void run_chunk(" not in text:
-        raise SystemExit(f"run.c: expected run_chunk and two calls of {RUN}")
+    if text.count(RUN) != 1 or "static void run_units(" not in text:
+        raise SystemExit(f"run.c: expected run_units, with the only call of {RUN}")
     calls = text.replace(f"{RUN}instruction->slot, ", "run_planted(table, instruction, ")
-    return calls.replace("static void run_chunk(", SLOWED.format(kernel=kernel, percent=percent), 1)
+    return calls.replace("static void run_units(", SLOWED.format(kernel=kernel, percent=percent), 1)
 
 
 def build(kernel: str, percent: int, target: Path) -> Path:

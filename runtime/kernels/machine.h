@@ -197,8 +197,9 @@ enum { STRIP_PIXELS = 56, UNIT_CHANNELS = 32 };
 #define HB_SLOTS 30
 
 typedef struct {
-  i32 kernel;     /* number of the kernel, by its place in kernels.h */
-  i32 chunk;      /* units that a thread claims at once; set by the runner */
+  i16 kernel;     /* number of the kernel, by its place in kernels.h */
+  i16 together;   /* so many instructions after it may run at the same time */
+  i32 chunk;      /* units that threads claim; set by the runner */
   uint64_t ticks; /* time spent, if profiling; summed over runs */
   uint64_t slot[HB_SLOTS];
 } hb_instruction;

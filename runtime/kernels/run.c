@@ -1,10 +1,14 @@
 /* Runs an array of instructions, on one thread or with helpers.
  *
- * The work of an instruction is divided into chunks, which threads claim from one atomic word. The
- * word holds the instruction, the number of its chunks and the next chunk, so that a claim is one
- * atomic addition, whose result says whether it was in time and what was claimed. The main thread
+ * The work of an instruction, or of several that are independent of each other, is divided into
+ * chunks, which threads claim from one atomic word. The word holds the first instruction, the
+ * number of chunks and the next chunk, so that a claim is one atomic exchange. The main thread
  * claims chunks too, and waits only for chunks that were claimed: a helper that is late, slow to
- * wake or absent blocks nobody. Results do not depend on which thread runs a chunk. */
+ * wake or absent blocks nobody. Results do not depend on which thread runs a chunk.
+ *
+ * What takes time is moving cache lines between cores, a third of a microsecond there and back. So
+ * claims are few, the main thread's first one is published with the instruction, it counts its own
+ * chunks by itself, and memory that helpers read is only written where it changes. */
 #include "run.h"
 
 #include <stdatomic.h>
@@ -72,15 +76,14 @@ static work work_of(const hb_instruction* instruction) {
 }
 
 /* In bytes or operations: less is not worth another thread, and more leaves threads without work
- * at the end. Between them, each thread gets four chunks: claims are few, since each takes as long
- * as a cache line travels from core to core, up to half a microsecond. */
+ * at the end. Between them, there are four chunks per thread. */
 enum { MIN_CHUNK = 1 << 15, MAX_CHUNK = 1 << 21, CHUNKS_PER_THREAD = 4 };
 
-/* Units in a chunk, whole grains. */
-static int64_t chunk_size(work w, int64_t threads) {
+/* Units in a chunk, whole grains; `total` is the cost of all instructions that run together. */
+static int64_t chunk_size(work w, int64_t total, int64_t threads) {
   int64_t cost = w.cost > 0 ? w.cost : 1;
   int64_t least = MIN_CHUNK / cost + 1, most = MAX_CHUNK / cost + 1;
-  int64_t share = w.units / (CHUNKS_PER_THREAD * threads) + 1;
+  int64_t share = total / cost / (CHUNKS_PER_THREAD * threads) + 1;
   int64_t units = share < least ? least : share > most ? most : share;
   return (units + w.grain - 1) / w.grain * w.grain;
 }
@@ -88,10 +91,10 @@ static int64_t chunk_size(work w, int64_t threads) {
 /* ---- the pool ------------------------------------------------------------------------------- */
 
 struct hb_pool {
-  /* bit 63: a run is under way; then the instruction (23 bits), its chunks (20), the next chunk
-   * (20) */
+  /* bit 63: a run is under way; then the first instruction (23 bits), the chunks of those that run
+   * together (20), the next chunk (20) */
   _Alignas(64) _Atomic uint64_t claims;
-  _Alignas(64) _Atomic int64_t done; /* chunks of the current instruction that are finished */
+  _Alignas(64) _Atomic int64_t done; /* chunks that helpers have finished, of all runs */
   _Alignas(64) _Atomic i32 inside;   /* helpers in hb_help */
   _Atomic i32 stopped;
   _Atomic i32 wakes; /* changes when helpers that sleep in hb_serve have to wake */
@@ -99,6 +102,9 @@ struct hb_pool {
   /* written by the main thread before it publishes chunks, read by threads that claimed one */
   _Alignas(64) const hb_table* table;
   hb_instruction* program;
+  _Atomic i32 threads; /* that share the work, as far as was known */
+  /* of the main thread: `done` when helpers have finished all that they have claimed */
+  _Alignas(64) int64_t expected;
 };
 
 #define RUNNING (UINT64_C(1) << 63)
@@ -119,29 +125,55 @@ static inline void pause_briefly(void) {
 #endif
 }
 
-static void run_chunk(const hb_table* table, const hb_instruction* instruction, int64_t chunk) {
-  int64_t units = work_of(instruction).units;
-  int64_t begin = chunk * instruction->chunk, end = begin + instruction->chunk;
-  table->run[instruction->kernel](instruction->slot, begin, end < units ? end : units);
+/* How many of the chunks that are left a thread claims: at first several, since some kernels
+ * prepare their inputs for every claim, then one by one, so that all threads end at the same time.
+ * Of two threads each begins with half of its share, of more, some of which may be slow, with a
+ * quarter. */
+static int64_t claim_of(int64_t left, int64_t threads) {
+  int64_t claims = threads > 2 ? 4 * threads : 4;
+  return (left + claims - 1) / claims;
 }
 
-/* Claims and runs one chunk; returns 0 if none is left. */
-static int take_chunk(hb_pool* pool) {
-  /* Read before adding, so that `next` exceeds `chunks` by at most the number of threads. */
+static void run_units(const hb_table* table, const hb_instruction* instruction, int64_t begin,
+                      int64_t end) {
+  table->run[instruction->kernel](instruction->slot, begin, end);
+}
+
+static void run_whole(const hb_table* table, const hb_instruction* instruction) {
+  run_units(table, instruction, 0, work_of(instruction).units);
+}
+
+/* Runs chunks [begin, end) of the instructions that run together from this one on. */
+SHARED void run_chunks(const hb_table* table, const hb_instruction* instruction, int64_t begin,
+                       int64_t end) {
+  for (; begin < end; instruction++) {
+    int64_t units = work_of(instruction).units, size = instruction->chunk;
+    int64_t chunks = (units + size - 1) / size;
+    if (begin < chunks) {
+      int64_t last = end * size;
+      run_units(table, instruction, begin * size, last < units ? last : units);
+    }
+    begin = begin < chunks ? 0 : begin - chunks;
+    end -= chunks;
+  }
+}
+
+/* Claims and runs some chunks; returns how many, 0 if none are left. */
+SHARED int64_t take_chunks(hb_pool* pool) {
   uint64_t claims = atomic_load_explicit(&pool->claims, memory_order_relaxed);
-  if (next_of(claims) >= chunks_of(claims)) {
-    return 0;
-  }
-  /* Acquire: everything that the main thread wrote before it published this instruction. The word
-   * may have changed since it was read; the value that the addition returns is what was claimed. */
-  claims = atomic_fetch_add_explicit(&pool->claims, 1, memory_order_acquire);
-  if (next_of(claims) >= chunks_of(claims)) {
-    return 0;
-  }
-  run_chunk(pool->table, &pool->program[instruction_of(claims)], next_of(claims));
-  /* Release: the results of the chunk, for the main thread, which waits for the count. */
-  atomic_fetch_add_explicit(&pool->done, 1, memory_order_release);
-  return 1;
+  int64_t count;
+  do {
+    int64_t left = chunks_of(claims) - next_of(claims);
+    if (left <= 0) {
+      return 0;
+    }
+    count = claim_of(left, atomic_load_explicit(&pool->threads, memory_order_relaxed));
+    /* Acquire: everything that the main thread wrote before it published this instruction. */
+  } while (!atomic_compare_exchange_weak_explicit(&pool->claims, &claims, claims + (uint64_t)count,
+                                                  memory_order_acquire, memory_order_relaxed));
+  int64_t next = next_of(claims);
+  run_chunks(pool->table, &pool->program[instruction_of(claims)], next, next + count);
+  return count;
 }
 
 HB_EXPORT i32 hb_pool_size(void) { return (i32)sizeof(hb_pool); }
@@ -200,7 +232,10 @@ HB_EXPORT i32 hb_help(hb_pool* pool, i32 spins) {
       atomic_fetch_sub(&pool->inside, 1);
       return 1;
     }
-    if (take_chunk(pool)) {
+    int64_t chunks = take_chunks(pool);
+    if (chunks) {
+      /* Release: their results, for the main thread, which waits for the count. */
+      atomic_fetch_add_explicit(&pool->done, chunks, memory_order_release);
       continue;
     }
     pause_briefly();
@@ -235,8 +270,8 @@ enum { PATIENCE = 1 << 25 };
 #endif
 
 /* Waits for chunks that helpers have claimed; returns 0 if patience ends before. */
-static int wait_for_helpers(hb_pool* pool, int64_t chunks) {
-  for (i32 waited = 0; atomic_load_explicit(&pool->done, memory_order_acquire) != chunks;) {
+HB_EXPORT i32 hb_pool_wait(hb_pool* pool) {
+  for (i32 waited = 0; atomic_load_explicit(&pool->done, memory_order_acquire) != pool->expected;) {
     pause_briefly();
     if (++waited > PATIENCE) {
       return 0;
@@ -245,36 +280,54 @@ static int wait_for_helpers(hb_pool* pool, int64_t chunks) {
   return 1;
 }
 
-HB_EXPORT i32 hb_pool_wait(hb_pool* pool) {
-  return wait_for_helpers(pool,
-                          chunks_of(atomic_load_explicit(&pool->claims, memory_order_relaxed)));
-}
-
-static int run_shared(hb_pool* pool, int64_t instruction, int64_t chunks) {
-  atomic_store_explicit(&pool->done, 0, memory_order_relaxed);
-  /* Release: `done`, the slots of the instruction and all earlier results. */
-  atomic_store_explicit(&pool->claims,
-                        RUNNING | (uint64_t)instruction << 2 * FIELD | (uint64_t)chunks << FIELD,
-                        memory_order_release);
-  while (take_chunk(pool)) {
+static i32 run_shared(hb_pool* pool, int64_t instruction, int64_t chunks, int64_t threads) {
+  int64_t own = claim_of(chunks, threads), more;
+  /* Release: the slots of the instructions and all earlier results. */
+  atomic_store_explicit(
+      &pool->claims,
+      RUNNING | (uint64_t)instruction << 2 * FIELD | (uint64_t)chunks << FIELD | (uint64_t)own,
+      memory_order_release);
+  run_chunks(pool->table, &pool->program[instruction], 0, own);
+  while ((more = take_chunks(pool))) {
+    own += more;
   }
-  return wait_for_helpers(pool, chunks);
+  pool->expected += chunks - own;
+  return hb_pool_wait(pool);
 }
 
-/* Returns 0 if a helper has not finished its part of the instruction. */
-static int run_instruction(const hb_table* table, hb_instruction* program, int64_t index,
-                           hb_pool* pool) {
-  hb_instruction* instruction = &program[index];
-  work w = work_of(instruction);
-  if (pool) {
-    i32 helpers = atomic_load_explicit(&pool->inside, memory_order_relaxed);
-    int64_t size = chunk_size(w, 1 + helpers), chunks = (w.units + size - 1) / size;
-    if (chunks > 1) {
-      instruction->chunk = (i32)size;
-      return run_shared(pool, index, chunks);
+/* The instructions from `first` on that run together, at most `most`, divided into chunks for this
+ * many threads; returns the number of chunks. */
+static int64_t divide(hb_instruction* first, int64_t most, int64_t threads) {
+  int64_t total = 0, chunks = 0;
+  for (int64_t i = 0; i < most; i++) {
+    work w = work_of(&first[i]);
+    total += w.units * w.cost;
+  }
+  for (int64_t i = 0; i < most; i++) {
+    work w = work_of(&first[i]);
+    int64_t size = chunk_size(w, total, threads);
+    chunks += (w.units + size - 1) / size;
+    if (first[i].chunk != size) {
+      first[i].chunk = (i32)size;
     }
   }
-  table->run[instruction->kernel](instruction->slot, 0, w.units);
+  return chunks;
+}
+
+/* Runs the instructions from `index` on that run together; returns 0 if a helper has not finished
+ * its part. */
+static i32 run_together(hb_instruction* program, int64_t index, int64_t count, hb_pool* pool) {
+  i32 threads = 1 + atomic_load_explicit(&pool->inside, memory_order_relaxed);
+  int64_t chunks = threads > 1 ? divide(&program[index], count, threads) : 1;
+  if (chunks > count) {
+    if (atomic_load_explicit(&pool->threads, memory_order_relaxed) != threads) {
+      atomic_store_explicit(&pool->threads, threads, memory_order_relaxed);
+    }
+    return run_shared(pool, index, chunks, threads);
+  }
+  for (int64_t i = index; i < index + count; i++) {
+    run_whole(pool->table, &program[i]);
+  }
   return 1;
 }
 
@@ -294,16 +347,27 @@ HB_EXPORT i32 hb_run(const hb_table* table, hb_instruction* program, i32 first, 
                      const hb_patch* patches, i32 n_patches, const i32* registers, hb_pool* pool,
                      i32 profile) {
   for (i32 i = 0; i < n_patches; i++) {
-    program[patches[i].instruction].slot[patches[i].slot] = (uint64_t)registers[patches[i].reg];
+    uint64_t* slot = &program[patches[i].instruction].slot[patches[i].slot];
+    uint64_t value = (uint64_t)registers[patches[i].reg];
+    if (*slot != value) {
+      *slot = value;
+    }
   }
-  if (pool) {
+  if (pool && (pool->table != table || pool->program != program)) {
     pool->table = table;
     pool->program = program;
   }
-  for (i32 i = first; i < last; i++) {
+  for (i32 i = first, count; i < last; i += count) {
     uint64_t start = profile ? hb_ticks() : 0;
-    if (!run_instruction(table, program, i, pool)) {
-      return i;
+    count = 1;
+    if (!pool) {
+      run_whole(table, &program[i]);
+    } else {
+      count += profile ? 0 : program[i].together;
+      count = count < last - i ? count : last - i;
+      if (!run_together(program, i, count, pool)) {
+        return i + count - 1;
+      }
     }
     if (profile) {
       program[i].ticks += hb_ticks() - start;

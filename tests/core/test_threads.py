@@ -249,6 +249,7 @@ def test_a_single_kernel_waits_for_a_late_helper(monkeypatch: pytest.MonkeyPatch
 def test_fewer_helpers_may_take_part() -> None:
     kernels = library()
     pool = Pool(kernels, 4)
+    kernels.pool_announce(pool.address)  # so that helpers that come before this thread looks stay
     for limit, expected in ((1, 1), (2, 2), (0, 3)):
         kernels.pool_limit(pool.address, limit)
         for event in pool._events:

@@ -16,9 +16,10 @@ from halfbyte.core.backends.memory import Memory
 from halfbyte.errors import UnsupportedError
 
 SLOTS = 30
-INSTRUCTION = np.dtype(
-    [("kernel", "<i4"), ("chunk", "<i4"), ("ticks", "<u8"), ("slot", "<u8", (SLOTS,))]
-)
+INSTRUCTION = np.dtype([
+    ("kernel", "<i2"), ("together", "<i2"), ("chunk", "<i4"), ("ticks", "<u8"),
+    ("slot", "<u8", (SLOTS,)),
+])  # fmt: skip
 PATCH = np.dtype([("instruction", "<i4"), ("slot", "<i4"), ("register", "<i4")])
 
 

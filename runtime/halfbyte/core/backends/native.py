@@ -21,6 +21,7 @@ from halfbyte.core.backends.library import INSTRUCTION, PATCH, SLOTS, Library
 from halfbyte.core.backends.memory import allocate, at_sizes, in_numpy, operand
 from halfbyte.core.backends.single import WORD, SingleKernels, float_slot
 from halfbyte.core.backends.threads import new_pool, run_with
+from halfbyte.core.backends.together import Accesses, followers
 from halfbyte.core.backends.tuning import AtMost, Tuner
 from halfbyte.core.buffer import Buffer, Size, maximum
 from halfbyte.core.instruction import Instruction
@@ -96,6 +97,8 @@ class NativeExecutable:
         for number, instruction in enumerate(program.instructions):
             if not instruction.operator.host:
                 self._lower(code[number], number, instruction, registers, patches)
+        if threads > 1:
+            code["together"] = followers(map(self._accesses, program.instructions))
         self._code = memory.aligned(code.nbytes).view(INSTRUCTION)
         self._code[...] = code
         self._patches = memory.reach(np.array(patches, PATCH))
@@ -257,6 +260,19 @@ class NativeExecutable:
             self._pool.close()
             self._arrays.clear()
             self._fixed.clear()
+
+    def _accesses(self, instruction: Instruction) -> Accesses | None:
+        """The memory that an instruction's kernel uses; None if NumPy runs it."""
+        if instruction.operator.host:
+            return None
+        ranges: dict[str, list[tuple[int, int]]] = {"in": [], "out": []}
+        operands = instruction.operands
+        for field in self._library.kernels[instruction.operator.kernel(instruction)].fields:
+            if field.kind in ranges and (buffer := operands.get(field.name)) is not None:
+                array = self._arrays[buffer]
+                address = self._memory.address(array)
+                ranges[field.kind].append((address, address + array.nbytes))
+        return Accesses(ranges["in"], ranges["out"])
 
     def _lower(
         self,
