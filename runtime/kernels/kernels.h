@@ -261,12 +261,15 @@ ROTARY_KEYS(half, f16)
 /* y[i, u] = sum_j softmax_j(scale q[i, u] . k[g, j]) v[g, j], j <= position + i, where g is u's
  * group of c / (g h) heads. Values are v[g, t, h]; key j is k[g, j / 16, :, j % 16] of k[g, b, h,
  * 16]. If `window` is not 0, also j > position + i - window; keys that no query sees are not read.
+ * If `softcap` is not 0, scale q . k becomes softcap * tanh(scale q . k / softcap); slopes[u] (j -
+ * position - i) is added, and exp(sinks[u]) to the sum of the softmax, unless they are NULL.
  * Running softmax (the flash-attention recurrence): memory does not depend on the length. */
 #define GROUPED(type, keys, values, cost)                                                    \
   KERNEL(group_query_attention_##type, a->g * ((a->n * (a->c / (a->g * a->h)) + 3) / 4), 1,  \
          (a->position + a->n) * a->h * cost,                                                 \
-         OUT(f32, y) IN(f32, q) IN(keys, k) IN(values, v) INT(n) INT(c) INT(g) INT(h) INT(b) \
-         INT(t) INT(position) INT(window) FLOAT(scale))
+         OUT(f32, y) IN(f32, q) IN(keys, k) IN(values, v) IN(f32, slopes) IN(f32, sinks)     \
+         INT(n) INT(c) INT(g) INT(h) INT(b) INT(t) INT(position) INT(window) FLOAT(scale)    \
+         FLOAT(softcap))
 GROUPED(f32, f32, f32, 16)
 GROUPED(f16, f16, f16, 16)
 
@@ -363,7 +366,8 @@ KERNEL(cast, a->n, 64, 12, OUT(f32, y) IN(i64, x) INT(n))
 
 /* y = f(x); halfbyte/core/ops/elementwise.py has the formulas with alpha and beta */
 #define UNARY(name) \
-  KERNEL(unary_##name, a->n, 64, 16, OUT(f32, y) IN(f32, x) INT(n) FLOAT(alpha) FLOAT(beta))
+  KERNEL(unary_##name, a->n * a->d, 64, 16,   \
+         OUT(f32, y) IN(f32, x) INT(n) INT(d) FLOAT(alpha) FLOAT(beta))
 UNARY(relu)
 UNARY(clip)
 UNARY(leaky_relu)

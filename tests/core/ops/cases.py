@@ -240,6 +240,8 @@ def _attention() -> Iterator[Case]:
             )  # fmt: skip
             case.bound = _attention_bound(case, np.nan_to_num(k), np.nan_to_num(v), head_dim)
             yield case
+            if window in (7, 16, 40) or position == 14:
+                yield from _changed(case, heads)
             x, cache = activations(n, k.shape[1]), np.nan_to_num(k)
             x.flat[:3] = [65519.9, 65520, 1e-8]  # the largest finite F16, the first infinite, 0
             where = {"position": position}
@@ -276,12 +278,30 @@ def _attention_q8_0() -> Iterator[Case]:
         numbers = (np.nan_to_num(Q8_0.decode(rows)) for rows in (keys, values))
         case.bound = _attention_bound(seen, *numbers, head_dim)
         yield case
+        if window == 150:
+            yield from _changed(case, heads)
         x, where = activations(n, e), {"position": position}
         x[-1, -32:] = [127, 0.5, -0.5, 1.5] * 8  # halves go away from zero
         operands = {"x": x, "cache": by_head(values, kv_heads)}
         yield Case(label, ops.cache_write, operands, where)
         operands = {"x": x, "cache": key_blocks_q8_0(keys, kv_heads)}
         yield Case(label, ops.cache_write_keys, operands, where)
+
+
+def _changed(case: Case, heads: int) -> Iterator[Case]:
+    """The same attention with scores changed; of large scores, caps and sinks matter."""
+    slopes = np.exp2(-np.arange(1, heads + 1, dtype=np.float32))
+    sinks = activations(1, heads, spread=2)[0]
+    total = case.attributes["position"] + len(case.operands["q"])
+    for name, more, softcap in (
+        ("softcap", {}, 0.5), ("slopes", {"slopes": slopes}, 0.0), ("sinks", {"sinks": sinks}, 0.0),
+        ("all", {"slopes": slopes, "sinks": sinks}, 3.0),
+    ):  # fmt: skip
+        error = 2 * EPS * (16 * softcap + 4 * total + 4 * np.abs(sinks).max())
+        yield Case(
+            f"{name}-{case.label}", case.operator, {**case.operands, **more},
+            {**case.attributes, "softcap": softcap}, bound=case.bound + 8 * error,
+        )  # fmt: skip
 
 
 def unseen_rows(t: int, n: int, position: int, window: int) -> list[int]:

@@ -146,12 +146,14 @@ def _attention_operations(d: Mapping[str, int]) -> int:
 
 @operator(
     "GroupQueryAttention",
-    "q:f32[n,c] k:*[g,b,h,16] v:*[g,t,h] -> y:f32[n,c]",
+    "q:f32[n,c] k:*[g,b,h,16] v:*[g,t,h] slopes?:f32[u] sinks?:f32[u] -> y:f32[n,c]",
     reads={"k": _key_rows, "v": _positions},
     operations=_attention_operations,
     demands={
         "c a multiple of g h": lambda d: d["c"] % (d["g"] * d["h"]) == 0,
         "window of 0 and more": lambda d: d["window"] >= 0,
+        "softcap of 0 and more": lambda d: d["softcap"] >= 0,
+        "u h = c": lambda d: d["u"] * d["h"] == d["c"],
         "0 <= position <= t - n and 16 b - n": lambda d: (
             0 <= d["position"] <= min(d["t"], KEY_BLOCK * d["b"]) - d["n"]
         ),
@@ -160,8 +162,9 @@ def _attention_operations(d: Mapping[str, int]) -> int:
     kind=lambda d: "attention_f32" if d["k"] == "f32" else "attention_f16",
 )
 def group_query_attention(
-    q: F32, k: Cache, v: Cache, *, position: int, scale: float, window: int = 0
-) -> F32:
+    q: F32, k: Cache, v: Cache, slopes: F32 | None = None, sinks: F32 | None = None,
+    *, position: int, scale: float, window: int = 0, softcap: float = 0.0,
+) -> F32:  # fmt: skip
     """Causal attention of rows position ... position + n - 1 over a cache of keys and values.
 
     y[i, u] = sum_j softmax_j(scale q[i, u] . k[g, j]) v[g, j] over j <= position + i, where the
@@ -169,12 +172,17 @@ def group_query_attention(
     written by :func:`cache_write_keys`. Unless `window` is 0, also j > position + i - window; keys
     and values in no row's window are not read.
 
+    Unless `softcap` is 0, a score s = scale q . k becomes softcap tanh(s / softcap). `slopes` of
+    query heads add slope (j - position - i) to a score; `sinks` are further scores, whose weights
+    take part in the sum of the softmax, and mix no value.
+
     With a cache in Q8_0 the query is rounded as by :func:`dynamic_quantize`, and q . k is the sum
     over blocks b of 32 elements, in order, of (kd[j, b] qd[b]) float(sum_32 kq qq), as in
     :func:`matmul_int8`. h is then a multiple of 32, at most 512.
 
     Source: ONNX Runtime's GroupQueryAttention; Ainslie et al. 2023, GQA; Beltagy et al. 2020,
-    Longformer (the window).
+    Longformer (the window); Gemma Team 2024, Gemma 2 (softcap); Press et al. 2022, ALiBi (slopes);
+    OpenAI 2025, gpt-oss (sinks).
     """
     n, c = q.shape
     first, total = _first(position, window), position + n
@@ -189,9 +197,18 @@ def group_query_attention(
         scores = queries @ np.repeat(keys, group, axis=0).transpose(0, 2, 1)
     scores *= np.float32(scale)
     row, key = position + np.arange(n)[:, None], np.arange(first, total)
+    if softcap:
+        scores = np.float32(softcap) * np.tanh(scores / np.float32(softcap))
+    if slopes is not None:
+        scores += slopes[:, None, None] * (key - row).astype(np.float32)
     hidden = (key > row) | (key < row + 1 - (window or total))
     scores[:, hidden] = -np.inf
-    weights = softmax.meaning(scores.reshape(-1, total - first)).reshape(scores.shape)
+    if sinks is not None:
+        scores = np.concatenate(
+            [scores, np.broadcast_to(sinks[:, None, None], (*scores.shape[:2], 1))], -1
+        )
+    weights = softmax.meaning(scores.reshape(-1, scores.shape[2])).reshape(scores.shape)
+    weights = weights[..., : total - first]
     y = weights @ np.repeat(values, group, axis=0)
     return np.ascontiguousarray(y.transpose(1, 0, 2), np.float32).reshape(n, c)
 

@@ -85,7 +85,7 @@ UNARY: dict[str, Callable[[Any, float, float], Any]] = {
     "sigmoid": _sigmoid,
     "hard_sigmoid": lambda x, a, b: np.clip(a * x + b, 0, 1),
     "hard_swish": lambda x, a, b: x * np.clip(x / 6 + 0.5, 0, 1),
-    "tanh": lambda x, a, b: np.tanh(x),
+    "tanh": lambda x, a, b: a * np.tanh(x / a),
     "erf": lambda x, a, b: erf(x),
     "exp": lambda x, a, b: np.exp(x),
     "sqrt": lambda x, a, b: np.sqrt(x),
@@ -103,16 +103,17 @@ def cast(x: npt.NDArray[np.int64]) -> F32:
 
 @operator(
     "Unary",
-    "x:f32[n] -> y:f32[n]",
+    "x:f32[n,d] -> y:f32[n,d]",
     variant=lambda attributes: str(attributes["function"]),
     rows="n",
 )
-def unary(x: F32, *, function: str, alpha: float = 0.0, beta: float = 0.0) -> F32:
+def unary(x: F32, *, function: str, alpha: float = 1.0, beta: float = 0.0) -> F32:
     """y = f(x): ONNX's functions of one number, under their names in snake case.
 
     relu max(x, 0); clip min(max(x, alpha), beta); leaky_relu x, and alpha x below 0; sigmoid
     1 / (1 + exp(-x)); hard_sigmoid min(max(alpha x + beta, 0), 1); hard_swish x times that of
-    x / 6 + 1 / 2; tanh, erf, exp, sqrt, reciprocal, neg, abs.
+    x / 6 + 1 / 2; tanh, which is alpha tanh(x / alpha), ONNX's with an alpha of 1; erf, exp, sqrt,
+    reciprocal, neg, abs.
 
     Source: ONNX's operators of these names.
     """

@@ -128,7 +128,7 @@ def function(c: Capture, x: Value, **attributes: Any) -> Value | None:
 
 
 def apply(
-    c: Capture, x: Value, function: str, alpha: float = 0.0, beta: float = 0.0
+    c: Capture, x: Value, function: str, alpha: float = 1.0, beta: float = 0.0
 ) -> Value | None:
     """y = f(x); the limits of "clip" may be infinite, other parameters must be finite."""
     if x.dtype != "f32" or not x.size:
@@ -136,7 +136,11 @@ def apply(
     if any(math.isnan(v) or (math.isinf(v) and function != "clip") for v in (alpha, beta)):
         return None
     return each_element(
-        c, x, lambda flat: ops.unary(flat, function=function, alpha=alpha, beta=beta)
+        c,
+        x,
+        lambda flat: ops.unary(
+            flat.view((x.size, 1)), function=function, alpha=alpha, beta=beta
+        ).view(flat.shape),
     )
 
 
