@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.core.backends.cores import default_threads
-from halfbyte.errors import FormatError, OutputError, UnsupportedError
+from halfbyte.errors import FormatError, OutputError, UnsupportedError, nearest
 from halfbyte.formats import ModelFile
 from halfbyte.formats.gguf import QUANTIZED_BY
 from halfbyte.formats.model_file import MetadataValue
@@ -178,7 +178,8 @@ class _Run:
         if self.equalize and not equalized(file):
             self.equalize = False
             names = [name for name in architectures.names() if architectures.get(name).EQUALIZED]
-            self.notes.append(f"not equalized, which needs architecture {' or '.join(names)}")
+            name = str(file.metadata.get("general.architecture"))
+            self.notes.append(f"not equalized, which needs architecture {nearest(name, names)}")
         if self.equalize and any(is_coarse(t.format) for t in file.tensors.values()):
             self.equalize = False
             self.notes.append("not equalized, since tensors are quantized already")

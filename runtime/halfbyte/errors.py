@@ -10,8 +10,18 @@ and shortens them, so that no message controls a terminal or floods it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from difflib import get_close_matches
+
 MAX_MESSAGE = 1999  # characters
 _CUT = " ... "
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """The known names that are most like this one, and how many there are besides them."""
+    best = get_close_matches(name[:80], known, 3, 0.0)
+    rest = len(known) - len(best)
+    return f"{best} or {rest} others" if rest else f"{best}"
 
 
 def printable(text: str, maximum: int = MAX_MESSAGE) -> str:

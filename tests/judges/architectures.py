@@ -1,6 +1,6 @@
 """Compares every architecture with `transformers` on tiny models, and writes the tests' goldens.
 
-    make judge
+    make judge                  # all, or some: python -m tests.judges.architectures llama gpt2
 
 PyTorch takes minutes to install, so it has its own virtual environment, and `make test` compares
 with the goldens.
@@ -31,7 +31,9 @@ def reference(name: str) -> tuple[dict[str, list[int]], models.F32Array]:
     shapes = {n: list(t.shape) for n, t in model.state_dict().items()}
     own = {n: torch.from_numpy(models.values(f"{name}/{n}", tuple(s))) for n, s in shapes.items()}
     if config.tie_word_embeddings:
-        own["lm_head.weight"] = own[next(n for n in own if "embed_tokens" in n or "wte" in n)]
+        head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
+        of = {id(module): f"{n}.weight" for n, module in model.named_modules()}
+        own[of[id(head)]] = own[of[id(embedding)]]
     model.load_state_dict(own)
     with torch.no_grad():
         logits = model(torch.tensor([models.ids(name)])).logits[0]
@@ -43,7 +45,7 @@ def main() -> int:
     print(f"largest difference of logits, relative to the largest; transformers "
           f"{transformers.__version__}, torch {torch.__version__}")  # fmt: skip
     failed = False
-    for name in models.CONFIGS:
+    for name in sys.argv[1:] or models.CONFIGS:
         shapes, expected = reference(name)
         models.write_golden(name, shapes)
         differences = {}

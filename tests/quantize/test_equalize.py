@@ -68,7 +68,7 @@ def test_only_pairs_that_cancel_are_scaled(
 
 @pytest.mark.parametrize(
     "architecture",
-    ["command-r", "", ["llama"], np.uint32(1)],
+    ["jamba", "", ["llama"], np.uint32(1)],
     ids=["known", "empty", "list", "int"],
 )
 def test_other_graphs_are_not_changed(tmp_path: Path, architecture: MetadataValue) -> None:
@@ -76,7 +76,7 @@ def test_other_graphs_are_not_changed(tmp_path: Path, architecture: MetadataValu
     path = rough(tmp_path / "m.gguf", drop("ffn_norm"), architecture)
     norm, row, report = scaled(path)
     assert (norm, row) == (False, False)
-    assert "note: not equalized, which needs architecture gemma3 or llama" in report.table()
+    assert "note: not equalized, which needs architecture [" in report.table()
 
 
 def test_shapes_that_do_not_meet(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from tests.formats.files import VOCABULARY, tensor, tokenizer_metadata
+from tests.text.architectures.configs import CONFIGS, CONTEXT, OLD, OLD_SIZES, SIZES
 
 from halfbyte.formats import MetadataValue
 from halfbyte.formats.huggingface.names import naming
@@ -27,111 +28,13 @@ from halfbyte.text import architectures
 F32Array = npt.NDArray[np.float32]
 
 GOLDENS = Path(__file__).with_name("goldens")
-CONTEXT = 48  # tokens of the text
 COLUMNS = 64  # tokens whose logits are stored
-
-_SIZES = {
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "vocab_size": VOCABULARY,
-    "max_position_embeddings": CONTEXT,
-    "rms_norm_eps": 1e-5,
-    "rope_theta": 10000.0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "pad_token_id": 0,
-}
-_LLAMA3 = {
-    "rope_type": "llama3",
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 16,
-}
-_LONG = {"long_factor": [1.5, 2.0, 4.0], "short_factor": [1.0, 1.25, 1.5], "rope_type": "longrope"}
-
-CONFIGS: dict[str, dict[str, Any]] = {
-    "llama": {"model_type": "llama"},
-    "llama-tied-biases": {
-        "model_type": "llama",
-        "tie_word_embeddings": True,
-        "attention_bias": True,
-        "mlp_bias": True,
-        "num_key_value_heads": 4,
-    },
-    "llama3": {"model_type": "llama", "rope_scaling": _LLAMA3, "head_dim": 16},
-    "llama-linear": {"model_type": "llama", "rope_scaling": {"rope_type": "linear", "factor": 4.0}},
-    "mistral": {"model_type": "mistral", "sliding_window": 7},
-    "qwen2": {"model_type": "qwen2", "tie_word_embeddings": True},
-    "qwen2-window": {
-        "model_type": "qwen2",
-        "use_sliding_window": True,
-        "sliding_window": 9,
-        "max_window_layers": 1,
-    },
-    "qwen3": {"model_type": "qwen3", "head_dim": 12},
-    "gemma3": {
-        "model_type": "gemma3_text",
-        "num_hidden_layers": 7,
-        "head_dim": 16,
-        "query_pre_attn_scalar": 16,
-        "sliding_window": 8,
-        "rope_theta": 50000.0,
-        "rope_local_base_freq": 1000.0,
-        "rope_scaling": {"rope_type": "linear", "factor": 8.0},
-    },
-    "gemma3-pattern": {
-        "model_type": "gemma3_text",
-        "head_dim": 16,
-        "query_pre_attn_scalar": 16,
-        "sliding_window": 5,
-        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
-    },
-    "gemma3-scale": {
-        "model_type": "gemma3_text",
-        "num_hidden_layers": 2,
-        "head_dim": 16,
-        "query_pre_attn_scalar": 24,
-        "sliding_window": 48,
-    },
-    "phi3": {"model_type": "phi3", "sliding_window": 11, "original_max_position_embeddings": 48},
-    "phi3-long": {
-        "model_type": "phi3",
-        "num_key_value_heads": 4,
-        "partial_rotary_factor": 0.75,
-        "original_max_position_embeddings": 24,
-        "rope_scaling": _LONG,
-    },
-    "phi3-short": {
-        "model_type": "phi3",
-        "num_key_value_heads": 4,
-        "partial_rotary_factor": 0.75,
-        "original_max_position_embeddings": 256,
-        "rope_scaling": _LONG,
-    },
-    "gpt2": {
-        "model_type": "gpt2",
-        "n_embd": 32,
-        "n_layer": 3,
-        "n_head": 4,
-        "n_inner": 80,
-        "n_positions": CONTEXT,
-        "activation_function": "gelu_new",
-        "layer_norm_epsilon": 1e-5,
-        "vocab_size": VOCABULARY,
-        "bos_token_id": 1,
-        "eos_token_id": 2,
-    },
-}
 
 
 def config(name: str) -> dict[str, Any]:
     """The config.json of a model."""
-    sizes = {} if name == "gpt2" else _SIZES
-    return {**sizes, **CONFIGS[name]}
+    own = CONFIGS[name]
+    return {**(OLD_SIZES if own["model_type"] in OLD else SIZES), **own}
 
 
 def ids(name: str) -> list[int]:
@@ -151,7 +54,7 @@ def values(name: str, shape: tuple[int, ...]) -> F32Array:
     uniform = ((raw >> np.uint64(11)) * 2.0**-52 - 1).astype(np.float32).reshape(shape)
     if len(shape) > 1:
         return uniform * np.float32((3 / shape[-1]) ** 0.5)
-    gain = name.endswith(".weight") and "gemma" not in name
+    gain = name.endswith(".weight") and not name.startswith(("gemma", "nemotron"))
     return uniform * np.float32(0.2) + np.float32(gain)
 
 

@@ -123,8 +123,8 @@ def test_generates_from_folder_and_file(tmp_path: Path) -> None:
 
 def test_messages_know_it(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match=r"expected one of \[.*'parallel'"):
-        naming({"model_type": "none"}, architectures.model_types())
-    path = models.write(tmp_path / "model.gguf", NAME, architecture="none")
+        naming({"model_type": "parallels"}, architectures.model_types())
+    path = models.write(tmp_path / "model.gguf", NAME, architecture="parallels")
     with pytest.raises(UnsupportedError, match=r"expected one of \[.*'parallel'"):
         architectures.find(open_model(path))
     notes = quantize_file(path, "int8").notes

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.formats.folders import write_folder, write_json, write_safetensors
 from tests.formats.torch_files import write_legacy, write_zip
-from tests.text.architectures import models
+from tests.text.architectures import configs, models
 
 import halfbyte
 from halfbyte.quantize import quantize_file
@@ -32,8 +32,13 @@ def write(folder: Path, name: str, file: str) -> Path:
     return folder / file if file == "m.pt" else folder
 
 
-@pytest.mark.parametrize("name", models.CONFIGS)
-@pytest.mark.parametrize("file", WRITERS)
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        *((name, file) for name in configs.EVERYWHERE for file in WRITERS),
+        *((name, "model.safetensors") for name in configs.OTHERS),
+    ],
+)
 def test_logits(name: str, file: str, tmp_path: Path) -> None:
     _, rows, expected = models.read_golden(name)
     path = write(tmp_path / "m", name, file)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.text.architectures import models
+from tests.text.architectures import configs, models
 
 import halfbyte
 from halfbyte.formats import metadata
@@ -16,13 +16,19 @@ from halfbyte.text.opening import open_model
 BOUND = 1e-4  # of the largest logit
 
 
-@pytest.mark.parametrize("name", models.CONFIGS)
+@pytest.mark.parametrize("name", configs.EVERYWHERE)
 def test_logits(name: str, backend: str, tmp_path: Path) -> None:
     _, rows, expected = models.read_golden(name)
     path = models.write(tmp_path / "model.gguf", name)
     with halfbyte.load(path, backend=backend) as model:
         actual = model.logits(models.ids(name))[rows, : models.COLUMNS]
     assert models.largest_difference(actual, expected) < BOUND
+
+
+@pytest.mark.parametrize("kind", ["numpy", "native"])
+@pytest.mark.parametrize("name", configs.OTHERS)
+def test_logits_on_two_backends(name: str, kind: str, tmp_path: Path) -> None:
+    test_logits(name, kind, tmp_path)
 
 
 @pytest.mark.parametrize("name", models.CONFIGS)
@@ -45,7 +51,8 @@ def test_every_architecture_has_a_model(tmp_path: Path) -> None:
     tested = set()
     for name in models.CONFIGS:
         path = models.write(tmp_path / "model.gguf", name)
-        tested.add(metadata.text(open_model(path), "general.architecture"))
+        architecture = metadata.text(open_model(path), "general.architecture")
+        tested.add(architectures.module_name(architecture))
     assert tested | {"mistral"} == set(architectures.names())
     assert {p.stem for p in models.GOLDENS.iterdir()} == set(models.CONFIGS)
 

@@ -85,6 +85,11 @@ class Keys:
         """A copy with defaults for missing keys."""
         return Keys(values | dict(self.values), self.where)
 
+    def renamed(self, **names: str) -> Keys:
+        """A copy in which keys of older configs have the usual names: usual="old"."""
+        known = {new: self.values[old] for new, old in names.items() if old in self.values}
+        return Keys(known | dict(self.values), self.where)
+
     def only(self, *keys: str) -> Keys:
         """A copy with these keys only."""
         return Keys({k: v for k, v in self.values.items() if k in keys}, self.where)

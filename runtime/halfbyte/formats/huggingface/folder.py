@@ -127,7 +127,8 @@ def model_tensors(where: str, names: Naming, weights: Checkpoint) -> dict[str, T
             raise FormatError(f"{where}: tensor {name!r}: {error}") from None
     for new, values in names.tensors.items():
         tensors[new] = Tensor(new, F32, values.shape, F32.encode(values))
-    needed = ["token_embd.weight", "output_norm.weight", *([] if names.tied else ["output.weight"])]
+    norm = ["output_norm.weight"] if "output_norm" in names.names.values() else []
+    needed = ["token_embd.weight", *norm, *([] if names.tied else ["output.weight"])]
     if lost := [name for name in needed if name not in tensors]:
         reason = ": config.json does not tie it to the embedding" if "output" in lost[0][:7] else ""
         raise FormatError(f"{where}: no tensor for {lost[0]!r}{reason}")

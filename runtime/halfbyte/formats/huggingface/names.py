@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.errors import FormatError, UnsupportedError
+from halfbyte.errors import FormatError, UnsupportedError, nearest
 from halfbyte.formats.huggingface.config import Keys
 from halfbyte.formats.model_file import MetadataValue
 
@@ -53,6 +53,21 @@ def _interleave(x: Array, heads: int) -> Array:
     return np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(x.shape)
 
 
+def _regroup(x: Array, groups: tuple[int, int, int], order: tuple[int, ...]) -> Array:
+    if len(x) != math.prod(groups):
+        raise FormatError(f"{len(x)} rows: expected {math.prod(groups)}")
+    parts = x.reshape(*groups, *x.shape[1:]).swapaxes(0, 1)[list(order)]
+    return np.ascontiguousarray(parts).reshape(x.shape)
+
+
+def _split_groups(x: Array, groups: int, queries: int, head: int) -> Array:
+    if len(x) != groups * (queries + 2) * head:
+        raise FormatError(f"{len(x)} rows: expected {groups * (queries + 2) * head}")
+    heads = x.reshape(groups, queries + 2, head, *x.shape[1:])
+    parts = (heads[:, :queries], heads[:, queries], heads[:, queries + 1])
+    return np.concatenate([part.reshape(-1, *x.shape[1:]) for part in parts])
+
+
 def interleaved(heads: int) -> Transform:
     """Rows (j, j + half) of each head become neighbours, which GGUF's Llama rotates together."""
     return Transform(f"rows of {heads} heads interleaved", partial(_interleave, heads=heads))
@@ -80,6 +95,7 @@ class Naming:
     tensors: dict[str, npt.NDArray[np.float32]] = field(default_factory=dict)
     transforms: Mapping[str, Transform] = field(default_factory=dict)  # by the end of a GGUF name
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # exceptions, likewise
+    layer_names: Mapping[str, str] = field(default_factory=dict)  # where a layer's differ
 
     def rename(self, name: str) -> tuple[str, Transform] | None:
         """GGUF's name of a tensor and its transform; None for a tensor that is not a weight.
@@ -93,20 +109,25 @@ class Naming:
         if _DROPPED.search(plain) or (self.tied and plain == "lm_head.weight"):
             return None
         match = _LAYER.fullmatch(plain) or _OUTER.fullmatch(plain)
+        layer = match is not None and "layer" in match.groupdict()
         part = match and self.names.get(match["part"])
+        if match is not None and layer:
+            part = self.layer_names.get(match["part"], part)
         if match is None or part is None:
             raise UnsupportedError(
                 f"{self.where}: tensor {name[:80]!r}: model_type {self.kind!r} has no such tensor"
             )
         kind = f"{part}.{match['kind']}"
-        prefix = f"blk.{int(match['layer'])}." if "layer" in match.groupdict() else ""
+        prefix = f"blk.{int(match['layer'])}." if layer else ""
         return prefix + kind, self.transforms.get(kind, SAME)
 
 
 # "model." and "transformer." are missing if the model was saved without its head; a text model
 # inside another has "language_model." before or after "model.".
-_OPTIONAL = re.compile(r"^(model\.|transformer\.|language_model\.){1,2}")
-_LAYER = re.compile(r"(?:layers|h)\.(?P<layer>\d{1,4})\.(?P<part>[\w.]+)\.(?P<kind>weight|bias)")
+_OPTIONAL = re.compile(r"^((model|transformer|language_model|gpt_neox|decoder)\.){1,2}")
+_LAYER = re.compile(
+    r"(?:layers|h|blocks)\.(?P<layer>\d{1,4})\.(?P<part>[\w.]+)\.(?P<kind>weight|bias)"
+)
 _OUTER = re.compile(r"(?P<part>\w+)\.(?P<kind>weight|bias)")
 # Tables and masks saved by old versions; parts of a model that are not for text
 _DROPPED = re.compile(
@@ -130,7 +151,7 @@ class Translation:
         Values by GGUF's keys without the architecture's name.
     names : mapping
         Parts of a tensor's name, such as ``self_attn.q_proj``, -> GGUF's names.
-    tied, tensors, transforms, shapes
+    tied, tensors, transforms, shapes, layer_names
         As in :class:`Naming`.
     """
 
@@ -142,6 +163,7 @@ class Translation:
         self.tensors: dict[str, npt.NDArray[np.float32]] = {}
         self.transforms: dict[str, Transform] = {}
         self.shapes: dict[str, tuple[int, ...]] = {}
+        self.layer_names: Mapping[str, str] = {}
 
     def naming(self) -> Naming:
         """The result, once everything is filled in."""
@@ -149,15 +171,22 @@ class Translation:
         metadata |= {f"{self.architecture}.{key}": value for key, value in self.metadata.items()}
         return Naming(
             self.keys.where, self.kind, metadata, self.names, self.tied, self.tensors,
-            self.transforms, self.shapes,
+            self.transforms, self.shapes, self.layer_names,
         )  # fmt: skip
 
     def size(self, key: str) -> int:
         """An integer of the metadata."""
         return int(self.metadata[key])
 
-    def decoder(self, architecture: str, head_dim: int | None = None) -> None:
-        """Set the sizes of a decoder with RMSNorm and rotary positions."""
+    def decoder(
+        self, architecture: str, head_dim: int | None = None, *, epsilon: str = "rms_norm_eps",
+        default_epsilon: float = 1e-6,
+    ) -> None:  # fmt: skip
+        """Set the sizes of a decoder with rotary positions.
+
+        It has LayerNorm if the key `epsilon` is not Llama's.
+        """
+        kind = "layer_norm_rms" if epsilon == "rms_norm_eps" else "layer_norm"
         keys, self.architecture = self.keys, architecture
         dim, heads = keys.integer("hidden_size"), keys.integer("num_attention_heads")
         head_dim = keys.integer("head_dim", head_dim or max(dim // heads, 1), maximum=MAX_HEAD)
@@ -171,7 +200,7 @@ class Translation:
             "attention.head_count_kv": np.uint32(keys.integer("num_key_value_heads", heads)),
             "attention.key_length": np.uint32(head_dim),
             "attention.value_length": np.uint32(head_dim),
-            "attention.layer_norm_rms_epsilon": np.float32(keys.number("rms_norm_eps", 1e-6)),
+            f"attention.{kind}_epsilon": np.float32(keys.number(epsilon, default_epsilon)),
             "rope.dimension_count": np.uint32(head_dim),
         }
 
@@ -184,14 +213,46 @@ class Translation:
         if scaling == "linear":
             self.metadata["rope.scaling.type"] = "linear"
             self.metadata["rope.scaling.factor"] = np.float32(rope.number("factor"))
+        elif scaling == "yarn":
+            self._yarn(rope)
         elif scaling == "llama3":
             factors = _llama3_factors(rope, base, self.size("rope.dimension_count"))
             self.tensors["rope_freqs.weight"] = factors
-        elif scaling != "default":
+        elif scaling not in ("default", "dynamic"):  # dynamic: from the maximal context on
             raise UnsupportedError(
                 f"{rope.where}: scaling of rotary positions {scaling[:80]!r}: expected 'default', "
-                "'linear' or 'llama3'"
+                "'dynamic', 'linear', 'llama3' or 'yarn'"
             )
+
+    def _yarn(self, rope: Keys) -> None:
+        """YaRN, whose gain of cos and sin llama.cpp computes from the factor, times its own."""
+        rope.expect("truncate", True, None)
+        context = self.size("context_length")
+        original = rope.integer("original_max_position_embeddings", context)
+        factor = rope.number("factor", context / original)
+        usual = _yarn_gain(factor, 1.0)
+        gain = usual
+        if rope.get("mscale") and rope.get("mscale_all_dim"):
+            mscale, every = rope.number("mscale"), rope.number("mscale_all_dim")
+            gain = _yarn_gain(factor, mscale) / _yarn_gain(factor, every)
+        gain = rope.number("attention_factor", gain)
+        self.metadata |= {
+            "rope.scaling.type": "yarn",
+            "rope.scaling.factor": np.float32(factor),
+            "rope.scaling.original_context_length": np.uint32(original),
+            "rope.scaling.yarn_beta_fast": np.float32(rope.number("beta_fast", 32.0)),
+            "rope.scaling.yarn_beta_slow": np.float32(rope.number("beta_slow", 1.0)),
+        }
+        if gain != usual:
+            self.metadata["rope.scaling.attn_factor"] = np.float32(gain / usual)
+
+    def partial_rotation(self, default: float = 1.0, key: str = "partial_rotary_factor") -> None:
+        """Set how many elements of a head are rotated."""
+        part = self.keys.rope().number(key, self.keys.number(key, default))
+        if part > 1:
+            raise FormatError(f"{self.keys.where}: key '{key}': expected at most 1, found {part}")
+        head = self.size("attention.key_length")
+        self.metadata["rope.dimension_count"] = np.uint32(int(head * part))
 
     def windows(self, local: list[bool]) -> None:
         """Set the sliding window of the layers marked in `local`."""
@@ -217,6 +278,23 @@ class Translation:
         transform = interleaved(self.size(heads))
         self.transforms |= {f"{part}.weight": transform, f"{part}.bias": transform}
 
+    def regroup(
+        self, part: str, groups: tuple[int, int, int], order: tuple[int, ...] = (0, 1, 2)
+    ) -> None:
+        """Rows [group, matrix, row] of a part become [matrix, group, row], matrices in `order`."""
+        self._move(
+            part, f"rows of {groups[0]} groups", partial(_regroup, groups=groups, order=order)
+        )
+
+    def split_groups(self, part: str, groups: int, queries: int, head: int) -> None:
+        """In a part's groups, each of some queries, a key and a value, queries come first."""
+        function = partial(_split_groups, groups=groups, queries=queries, head=head)
+        self._move(part, f"rows of {groups} groups", function)
+
+    def _move(self, part: str, name: str, function: Callable[[Array], Array]) -> None:
+        transform = Transform(name, function)
+        self.transforms |= {f"{part}.weight": transform, f"{part}.bias": transform}
+
     def transpose(self, *parts: str) -> None:
         """Transpose these matrices."""
         self.transforms |= {f"{part}.weight": TRANSPOSED for part in parts}
@@ -224,6 +302,10 @@ class Translation:
     def add_one(self, *parts: str) -> None:
         """Add one to these gains, as the original model does."""
         self.transforms |= {f"{part}.weight": PLUS_ONE for part in parts}
+
+
+def _yarn_gain(factor: float, scale: float) -> float:
+    return 0.1 * scale * math.log(factor) + 1 if factor > 1 else 1.0
 
 
 def _llama3_factors(rope: Keys, base: float, rotated: int) -> npt.NDArray[np.float32]:
@@ -280,7 +362,8 @@ def naming(
     kind = keys.text("model_type")
     if kind not in translators:
         raise UnsupportedError(
-            f"{where}: model_type {kind[:80]!r}: expected one of {sorted(translators)}"
+            f"{where}: model_type {kind[:80]!r}: expected one of "
+            f"{nearest(kind, sorted(translators))}"
         )
     for name in keys.list("architectures"):
         if not str(name).endswith(("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")):

@@ -1,4 +1,4 @@
-"""Model architectures: one module each, named as in GGUF's ``general.architecture``.
+"""Model architectures: one module each, named as in GGUF's ``general.architecture``, `-` as `_`.
 
 A module holds all that is known of its architecture; see `Architecture`. To add one, add its
 module; no other file of the product changes. Modules that begin with an underscore are shared:
@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from halfbyte.core.program import Program
-from halfbyte.errors import UnsupportedError
+from halfbyte.errors import UnsupportedError, nearest
 from halfbyte.formats import metadata
 from halfbyte.formats.model_file import ModelFile
 
@@ -73,16 +73,21 @@ def names() -> list[str]:
 def find(file: ModelFile) -> Architecture:
     """The module for a file's architecture."""
     name = metadata.text(file, "general.architecture")
-    if name not in names():
+    if module_name(name) not in names():
         raise UnsupportedError(
-            f"{file.path}: architecture {name[:80]!r}: expected one of {names()}"
+            f"{file.path}: architecture {name[:80]!r}: expected one of {nearest(name, names())}"
         )
     return get(name)
 
 
 def get(name: str) -> Architecture:
     """The module of one of `names`."""
-    return cast(Architecture, importlib.import_module(f"{__name__}.{name}"))
+    return cast(Architecture, importlib.import_module(f"{__name__}.{module_name(name)}"))
+
+
+def module_name(architecture: str) -> str:
+    """The name of an architecture's module."""
+    return architecture.replace("-", "_")
 
 
 def model_types() -> dict[str, Architecture]:

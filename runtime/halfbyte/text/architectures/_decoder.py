@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -49,6 +51,46 @@ class Config:
 
 
 @dataclass(frozen=True)
+class Yarn:
+    """YaRN: slow frequencies are divided by the factor, fast ones stay (Peng et al. 2023)."""
+
+    original_context: int
+    fast: float  # rotations within the original context from which a frequency stays
+    slow: float  # rotations up to which it is divided by the whole factor
+    gain: float  # of cos and sin
+
+    def divisors(self, base: float, factor: float, rotated: int) -> npt.NDArray[np.float64]:
+        """The divisor of each pair's frequency, [rotated / 2]."""
+
+        def pair(rotations: float) -> float:
+            wavelength = self.original_context / (rotations * 2 * math.pi)
+            return rotated * math.log(wavelength) / (2 * math.log(base))
+
+        low, high = (
+            max(math.floor(pair(self.fast)), 0),
+            min(math.ceil(pair(self.slow)), rotated - 1),
+        )
+        ramp = np.clip((np.arange(rotated // 2) - low) / max(high - low, 0.001), 0, 1)
+        divisors: npt.NDArray[np.float64] = 1 / (ramp / factor + (1 - ramp))
+        return divisors
+
+
+def _yarn(keys: Keys) -> Yarn | None:
+    if keys.rope_scaling() != "yarn":
+        return None
+    factor = keys.number("rope.scaling.factor")
+    gain = keys.number("rope.scaling.attn_factor", 1.0)
+    stretch = math.log(max(factor, 1.0))
+    multiplier = keys.optional("rope.scaling.yarn_log_multiplier")
+    return Yarn(
+        original_context=keys.size("rope.scaling.original_context_length", 1 << 24),
+        fast=keys.number("rope.scaling.yarn_beta_fast", 32.0),
+        slow=keys.number("rope.scaling.yarn_beta_slow", 1.0),
+        gain=gain * (1 + 0.1 * stretch) / (1 + 0.1 * multiplier * stretch),
+    )
+
+
+@dataclass(frozen=True)
 class RotaryConfig(Config):
     """Hyperparameters with rotary positions, and a sliding window in some layers."""
 
@@ -56,6 +98,7 @@ class RotaryConfig(Config):
     rope_base: float
     rope_factor: float  # divides positions
     windows: tuple[int, ...]  # positions that each layer sees, 0 for all
+    yarn: Yarn | None = None  # how `rope_factor` is spread over frequencies; None for evenly
 
 
 def sizes(keys: Keys, epsilon: str) -> Config:
@@ -84,12 +127,15 @@ def sizes(keys: Keys, epsilon: str) -> Config:
     )
 
 
-def rotary(keys: Keys, *, scalings: tuple[str, ...] = (), period: int = 0) -> RotaryConfig:
-    """Sizes of a decoder with RMSNorm and rotary positions.
+def rotary(
+    keys: Keys, *, scalings: tuple[str, ...] = (), period: int = 0,
+    epsilon: str = "attention.layer_norm_rms_epsilon",
+) -> RotaryConfig:  # fmt: skip
+    """Sizes of a decoder with rotary positions.
 
     The caller handles the types of scaling in `scalings`; for `period` see :meth:`Keys.windows`.
     """
-    c = sizes(keys, "attention.layer_norm_rms_epsilon")
+    c = sizes(keys, epsilon)
     rotated = keys.size("rope.dimension_count", c.head_dim, c.head_dim)
     if rotated % 2:
         raise keys.error("rope.dimension_count", f"expected an even number, found {rotated}")
@@ -97,7 +143,8 @@ def rotary(keys: Keys, *, scalings: tuple[str, ...] = (), period: int = 0) -> Ro
         **vars(c),
         rotated=rotated,
         rope_base=keys.number("rope.freq_base", 10000.0),
-        rope_factor=keys.rope_factor(*scalings),
+        rope_factor=keys.rope_factor("yarn", *scalings),
+        yarn=_yarn(keys),
         windows=keys.windows(c.layers, period),
     )
 
@@ -157,15 +204,22 @@ class Decoder:
         x: Buffer = ops.gather(self.weight("token_embd.weight", c.vocabulary, c.dim), ids)
         return x
 
-    def head(self, x: Buffer) -> None:
+    def head(self, x: Buffer, softcap: float = 0.0) -> None:
         """Logits, by the output matrix or, if there is none, the embedding."""
         c = self.config
         name = "output.weight" if "output.weight" in self.file.tensors else "token_embd.weight"
-        self.program.output("logits", ops.matmul(x, self.weight(name, c.vocabulary, c.dim)))
+        logits = ops.matmul(x, self.weight(name, c.vocabulary, c.dim))
+        if "output.bias" in self.file.tensors:
+            bias = self.tensor("output.bias", c.vocabulary).decode()
+            logits = ops.add(logits, self.row("output.bias", bias))
+        if softcap:
+            logits = ops.unary(logits, function="tanh", alpha=softcap)
+        self.program.output("logits", logits)
 
     def norm(self, x: Buffer, name: str, heads: int = 0) -> Buffer:
         """RMSNorm of rows, or of each of `heads` heads."""
-        gain = self.weight(f"{name}.weight", self.config.head_dim if heads else self.config.dim)
+        width = self.config.head_dim if heads else maximum(x.shape[1])
+        gain = self.weight(f"{name}.weight", width)
         y: Buffer = ops.rms_norm(x, gain, epsilon=self.config.epsilon, heads=heads or 1)
         return y
 
@@ -174,22 +228,26 @@ class Decoder:
         return self.program.constant(name, values.reshape(1, -1))
 
     def linear(self, x: Buffer, name: str, outputs: int, *, bias: bool | None = False) -> Buffer:
-        """x w^T, with a bias (True), without (False), or with one if the file has it (None)."""
+        """x w^T, with a bias (True), without (False), or as in the first layer (None)."""
         y: Buffer = ops.matmul(x, self.weight(f"{name}.weight", outputs, maximum(x.shape[1])))
-        if bias or (bias is None and f"{name}.bias" in self.file.tensors):
+        if bias or (bias is None and self.has(f"{name}.bias")):
             values = self.tensor(f"{name}.bias", outputs).decode()
             y = ops.add(y, self.row(f"{name}.bias", values))
         return y
 
+    def has(self, name: str) -> bool:
+        """Whether the first layer has this tensor of a layer: then all layers must have it."""
+        return re.sub(r"^blk\.\d+\.", "blk.0.", name) in self.file.tensors
+
     def fused(
-        self, x: Buffer, name: str, outputs: Sequence[int], *, bias: bool = False
+        self, x: Buffer, name: str, outputs: Sequence[int], *, bias: bool | None = False
     ) -> list[Buffer]:
         """Products with matrices that are stacked in one tensor, as are their biases."""
         ends = np.cumsum(outputs).tolist()
         whole = self.tensor(f"{name}.weight", ends[-1], maximum(x.shape[1]))
         parts = [whole.part(first, end) for first, end in pairwise([0, *ends])]
         products = [ops.matmul(x, self.program.weight(part)) for part in parts]
-        if bias:
+        if bias or (bias is None and self.has(f"{name}.bias")):
             values = self.tensor(f"{name}.bias", sum(outputs)).decode()
             rows = np.split(values, ends[:-1])
             products = [
@@ -209,18 +267,24 @@ class Decoder:
 
     def attend(
         self, block: str, q: Buffer, k: Buffer, v: Buffer,
-        *, rope: Rope | None, window: int = 0, scale: float = 0.0,
+        *, rope: Rope | None, query_rope: Rope | None = None, window: int = 0, scale: float = 0.0,
+        softcap: float = 0.0, slopes: Buffer | None = None, sinks: Buffer | None = None,
     ) -> Buffer:  # fmt: skip
-        """Cache keys and values, and attend; the default scale is 1 / sqrt(head_dim)."""
+        """Cache keys and values, and attend; the default scale is 1 / sqrt(head_dim).
+
+        `query_rope` rotates queries, if it is not `rope`. For `softcap`, `slopes` and `sinks` see
+        :func:`halfbyte.core.ops.group_query_attention`.
+        """
         c, context = self.config, self.position.maximum
         key_blocks = (c.kv_heads, -(-context // ops.KEY_BLOCK), c.head_dim, ops.KEY_BLOCK)
         keys = self.program.state(block + "k", self.cache, key_blocks)
         values = self.program.state(block + "v", self.cache, (c.kv_heads, context, c.head_dim))
-        ops.cache_write_keys(self._rotate(k, rope), keys, position=self.position)
+        ops.cache_write_keys(self.rotate(k, rope), keys, position=self.position)
         ops.cache_write(v, values, position=self.position)
         mixed: Buffer = ops.group_query_attention(
-            self._rotate(q, rope), keys, values,
+            self.rotate(q, query_rope or rope), keys, values, slopes, sinks,
             position=self.position, scale=scale or c.head_dim**-0.5, window=window,
+            softcap=softcap,
         )  # fmt: skip
         return mixed
 
@@ -233,17 +297,23 @@ class Decoder:
         factor: float = 0.0,
         factors: str = "",
         gain: float = 1.0,
+        growth: tuple[float, int] | None = None,
         name: str = "",
     ) -> Rope:
-        """Tables of rotary positions; by default with the model's base and factor.
+        """Tables of rotary positions; by default with the model's base and scaling.
 
         `factors` names a tensor that divides the frequency of each pair.
-        `gain` multiplies cos and sin, and `name` distinguishes tables.
+        `gain` multiplies cos and sin, and `name` distinguishes tables. With `growth` (beta,
+        period) they also grow, by 1 + beta log(1 + floor(position / period)).
         """
         shape = (self.position.maximum, c.rotated // 2)
+        divisors = self._factors(factors, shape[1])
+        if c.yarn and not factor:
+            factor, gain = 1.0, gain * c.yarn.gain
+            divisors = c.yarn.divisors(base or c.rope_base, c.rope_factor, c.rotated)
         table = partial(
             _rotary_table, shape=shape, base=base or c.rope_base, factor=factor or c.rope_factor,
-            factors=self._factors(factors, shape[1]), gain=gain,
+            divisors=divisors, gain=gain, growth=growth,
         )  # fmt: skip
         cos, sin = (
             self.program.table(f"rope.{name}{f.__name__}", shape, partial(table, f))
@@ -251,15 +321,16 @@ class Decoder:
         )
         return Rope(cos, sin, interleaved)
 
-    def _factors(self, name: str, pairs: int) -> Tensor | None:
+    def _factors(self, name: str, pairs: int) -> npt.NDArray[np.float64] | None:
         if not name:
             return None
-        factors = self.tensor(name, pairs)
-        if not np.all(factors.decode() > 0):
+        factors = self.tensor(name, pairs).decode().astype(np.float64)
+        if not np.all(factors > 0):
             raise FormatError(f"{self.file.path}: tensor '{name}': expected positive numbers")
         return factors
 
-    def _rotate(self, x: Buffer, rope: Rope | None) -> Buffer:
+    def rotate(self, x: Buffer, rope: Rope | None) -> Buffer:
+        """Heads rotated by their positions, if there is a table."""
         if rope is None:
             return x
         y: Buffer = ops.rotary_embedding(
@@ -271,19 +342,22 @@ class Decoder:
 
 def _rotary_table(
     function: np.ufunc, shape: tuple[int, int], base: float, factor: float,
-    factors: Tensor | None, gain: float,
+    divisors: npt.NDArray[np.float64] | None, gain: float, growth: tuple[float, int] | None,
 ) -> npt.NDArray[np.float32]:  # fmt: skip
-    """gain * cos or sin [context, pairs] of position / factor * base^(-j / pairs) / factor_j.
+    """gain * cos or sin [context, pairs] of position / factor * base^(-j / pairs) / divisor_j.
 
-    `factors` is a tensor such as GGUF's ``rope_freqs.weight``, by which Llama 3's scaling divides
-    the frequencies. Source: Su et al. 2021, RoFormer; Chen et al. 2023, Position Interpolation.
+    `divisors` are those of YaRN, or of Llama 3's scaling (GGUF's ``rope_freqs.weight``).
+    Source: Su et al. 2021, RoFormer; Chen et al. 2023, Position Interpolation.
     """
     context, pairs = shape
     frequency = base ** (-np.arange(pairs, dtype=np.float64) / pairs) / factor
-    if factors is not None:
-        frequency = frequency / factors.decode()
+    if divisors is not None:
+        frequency = frequency / divisors
     table = np.empty(shape, np.float32)
     for first in range(0, context, _TABLE_ROWS):  # float64 only for a few rows at a time
         position = np.arange(first, min(first + _TABLE_ROWS, context), dtype=np.float64)
-        table[first : first + _TABLE_ROWS] = gain * function(position[:, None] * frequency)
+        size = np.full(len(position), gain)
+        if growth is not None:
+            size *= 1 + growth[0] * np.log1p(position // growth[1])
+        table[first : first + _TABLE_ROWS] = size[:, None] * function(position[:, None] * frequency)
     return table

@@ -99,12 +99,31 @@ class Keys:
         """The error for a key's value."""
         return FormatError(f"{self.file.path}: metadata '{self._prefix}{key}': {message}")
 
+    def optional(self, key: str, default: float = 0.0) -> float:
+        """A positive number, or 0: something is not there."""
+        value = self.file.metadata.get(self._prefix + key)
+        if isinstance(value, int | float | np.number) and not value:
+            self._name(key)
+            return 0.0
+        return self.number(key, default) if value is not None or default else 0.0
+
+    def boolean(self, key: str, default: bool) -> bool:
+        """True or false."""
+        value = self.file.metadata.get(self._name(key), default)
+        if not isinstance(value, bool | np.bool_):
+            raise self.error(key, f"expected true or false, found {type(value).__name__}")
+        return bool(value)
+
+    def rope_scaling(self) -> str:
+        """The type of scaling of rotary positions."""
+        if not self.has("rope.scaling.type"):
+            return "none"
+        return metadata.text(self.file, self._name("rope.scaling.type"))
+
     def rope_factor(self, *known: str) -> float:
         """The factor that positions are divided by; types other than `known` are refused."""
-        kind = "none"
-        if self.has("rope.scaling.type"):
-            kind = metadata.text(self.file, self._name("rope.scaling.type"))
-        if kind == "linear":
+        kind = self.rope_scaling()
+        if kind in ("linear", "yarn"):
             return self.number("rope.scaling.factor")
         if kind not in ("none", *known):
             expected = " or ".join(map(repr, ("none", "linear", *known)))

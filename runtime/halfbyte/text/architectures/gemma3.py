@@ -82,8 +82,8 @@ def _translate_rope(config: Translation) -> None:
 class Config(RotaryConfig):
     """Hyperparameters with Gemma 3's own."""
 
-    local_base: float  # rope.freq_base_swa
-    scale: float  # of the products of queries and keys
+    local_base: float = 0.0  # rope.freq_base_swa
+    scale: float = 0.0  # of the products of queries and keys
 
 
 def read_config(file: ModelFile) -> Config:

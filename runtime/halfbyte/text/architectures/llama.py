@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TABLES = frozenset({"rope_freqs.weight"})
 EQUALIZED = CHANNELS
-MODEL_TYPES = ("llama",)
+MODEL_TYPES = ("llama", "helium")
 NAMES = {
     "embed_tokens": "token_embd",
     "norm": "output_norm",
@@ -44,8 +44,9 @@ def translate(config: Translation) -> None:
     config.keys.expect("partial_rotary_factor", 1.0, None)
     config.decoder("llama")
     config.rope()
-    config.interleave("attn_q", heads="attention.head_count")
-    config.interleave("attn_k", heads="attention.head_count_kv")
+    if config.kind != "helium":  # whose pairs are neighbours
+        config.interleave("attn_q", heads="attention.head_count")
+        config.interleave("attn_k", heads="attention.head_count_kv")
     config.names = NAMES
     config.tied = config.keys.boolean("tie_word_embeddings", False)
 

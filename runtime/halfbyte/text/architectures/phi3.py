@@ -72,8 +72,8 @@ def translate(config: Translation) -> None:
 class Config(RotaryConfig):
     """Hyperparameters with those of LongRoPE."""
 
-    original_context: int  # most tokens for the short factors
-    gain: float  # of cos and sin
+    original_context: int = 0  # most tokens for the short factors
+    gain: float = 1.0  # of cos and sin
 
 
 def read_config(file: ModelFile) -> Config:

@@ -1,0 +1,287 @@
+"""Decoders described by options: what their layers do otherwise than Llama's.
+
+An architecture declares a `Block`, reads its numbers into a `Config` and builds both with `build`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from halfbyte.core import ops
+from halfbyte.core.buffer import Buffer, maximum
+from halfbyte.core.program import Program, capture
+from halfbyte.formats.model_file import ModelFile
+from halfbyte.text.architectures import CHANNELS, _decoder
+from halfbyte.text.architectures._decoder import Decoder, Rope, RotaryConfig
+from halfbyte.text.architectures._keys import Keys
+
+TABLES = frozenset({"rope_freqs.weight"})
+
+# For `EQUALIZED` in architectures whose attention and feed-forward part read the same norm
+PARALLEL: Mapping[str, tuple[str, ...]] = {
+    "attn_norm": ("attn_q", "attn_k", "attn_v", "attn_qkv", "ffn_gate", "ffn_up"),
+    "output_norm": ("output",),
+    "ffn_up": ("ffn_down",),
+}
+# In those without a norm before a part
+AFTER: Mapping[str, tuple[str, ...]] = {key: CHANNELS[key] for key in ("output_norm", "ffn_up")}
+
+
+@dataclass(frozen=True)
+class Block:
+    """A layer. By default it is Llama's.
+
+    Attributes
+    ----------
+    norm : str
+        "rms"; "layer" for LayerNorm, with biases if the first layer has them; "plain" for
+        LayerNorm without gains.
+    before, after : bool
+        Norms of what attention and feed-forward part read, and of their results.
+    parallel : bool
+        Both parts read the layer's input; without a norm of its own, the feed-forward part reads
+        that of attention.
+    head_norms : str
+        Norms of queries and keys: "heads" for each head, "whole" for all heads together,
+        "rotated" for each head after its rotation.
+    interleaved : bool
+        Rotated pairs are neighbours, rather than half of the rotated elements apart.
+    activation : str
+        "silu", "gelu" (by erf), "gelu_tanh", "relu" or "relu_squared".
+    gated : bool
+        The activation of `gate` multiplies `up`.
+    attn_norm, ffn_norm : str
+        The tensors of the norms before attention and the feed-forward part.
+    positions : int or None
+        Positions are learned; rows of ``position_embd`` before that of the first position.
+    """
+
+    norm: str = "rms"
+    before: bool = True
+    after: bool = False
+    parallel: bool = False
+    head_norms: str = ""
+    interleaved: bool = False
+    activation: str = "silu"
+    gated: bool = True
+    attn_norm: str = "attn_norm"
+    ffn_norm: str = "ffn_norm"
+    positions: int | None = None
+
+
+@dataclass(frozen=True)
+class Config(RotaryConfig):
+    """Hyperparameters, with those of options. Factors are 1, and others 0, where not used."""
+
+    embedding_scale: float = 1.0
+    residual_scale: float = 1.0  # of the results of attention and feed-forward parts
+    output_scale: float = 1.0  # of logits
+    scale: float = 0.0  # of products of queries and keys; 0 for 1 / sqrt(head_dim)
+    softcap: float = 0.0  # of these products
+    final_softcap: float = 0.0  # of logits
+    clamp: float = 0.0  # limit of queries, keys and values
+    alibi: float = 0.0  # of the slopes of heads
+    growth: tuple[float, int] | None = None  # of queries; see `Decoder.rope`
+    local_base: float = 0.0  # of rotation in layers with a window, without scaling
+    rotates: tuple[bool, ...] = ()  # which layers rotate; empty for all
+    parallel: bool | None = None  # in place of the block's
+
+
+def read_config(
+    keys: Keys, block: Block, *, period: int = 0, others: Mapping[str, object] | None = None,
+    **own: Any,
+) -> Config:  # fmt: skip
+    """Hyperparameters from metadata; `own` are fields that the architecture has read."""
+    rms = "_rms" if block.norm == "rms" else ""
+    c = _decoder.rotary(keys, period=period, epsilon=f"attention.layer_norm{rms}_epsilon")
+    config = Config(**vars(c), **own)
+    keys.refuse_others(config.head_dim, others)
+    return config
+
+
+def build(
+    block: Block, file: ModelFile, config: Config, *, context: int, batch: int, cache: str
+) -> Program:
+    """Capture the model; see :class:`Decoder`."""
+    with capture(file.path.name) as program:
+        model = _Model(block, file, config, program, context, batch, cache)
+        x = model.start()
+        for layer in range(config.layers):
+            x = model.layer(x, layer)
+        x = model.scaled(model.norm_of(model.last(x), "output_norm"), config.output_scale)
+        model.head(x, config.final_softcap)
+    return program
+
+
+class _Model(Decoder):
+    """A decoder whose layers follow a `Block`."""
+
+    def __init__(
+        self, block: Block, file: ModelFile, config: Config, program: Program, context: int,
+        batch: int, cache: str,
+    ) -> None:  # fmt: skip
+        super().__init__(file, config, program, context, batch, cache)
+        self.block, self.c = block, config
+        self._everywhere, self._query, self._local = self._ropes()
+        self._slopes = None
+        if config.alibi:
+            slopes = _slopes(config.heads, config.alibi)
+            self._slopes = program.constant("slopes", slopes)
+
+    def _ropes(self) -> tuple[Rope | None, Rope | None, Rope | None]:
+        """Tables for layers that see everything, for queries there, and for those with a window."""
+        c, pairs = self.c, self.block.interleaved
+        if c.alibi or self.block.positions is not None:
+            return None, None, None
+        factors = "rope_freqs.weight" if "rope_freqs.weight" in self.file.tensors else ""
+        everywhere = self.rope(c, interleaved=pairs, factors=factors)
+        query = local = None
+        if c.growth:
+            query = self.rope(c, interleaved=pairs, growth=c.growth, name="query.")
+        if c.local_base:
+            local = self.rope(c, interleaved=pairs, base=c.local_base, factor=1, name="local.")
+        return everywhere, query, local
+
+    def start(self) -> Buffer:
+        """What the first layer reads."""
+        c, x = self.c, self.scaled(self.embed(), self.c.embedding_scale)
+        if self.block.positions is not None:
+            first = self.block.positions
+            table = self.tensor("position_embd.weight", first + c.context, c.dim)
+            part = table.part(first, first + c.context) if first else table
+            ids = self.program.input("ids", "i32", (self.n,))
+            places = ops.range_from(ids, start=self.position)
+            x = ops.add(x, ops.gather(self.program.weight(part), places))
+        if "token_embd_norm.weight" in self.file.tensors:
+            x = self.norm_of(x, "token_embd_norm")
+        return x
+
+    def layer(self, x: Buffer, number: int) -> Buffer:
+        """A layer's output."""
+        block, c, name = self.block, self.c, f"blk.{number}."
+        h = self.norm_of(x, name + block.attn_norm) if block.before else x
+        attended = self._attended(h, name, number)
+        if block.after:
+            attended = self.norm_of(attended, name + "post_attention_norm")
+        attended = self.scaled(attended, c.residual_scale)
+        if block.parallel if c.parallel is None else c.parallel:
+            if self.has(f"{name}{block.ffn_norm}.weight"):
+                h = self.norm_of(x, name + block.ffn_norm)
+            x = ops.add(x, attended)
+        else:
+            x = ops.add(x, attended)
+            h = self.norm_of(x, name + block.ffn_norm) if block.before else x
+        y = self._fed_forward(h, name)
+        if block.after:
+            y = self.norm_of(y, name + "post_ffw_norm")
+        sums: Buffer = ops.add(x, self.scaled(y, c.residual_scale))
+        return sums
+
+    def last(self, x: Buffer) -> Buffer:
+        """The rows whose logits are asked for."""
+        y: Buffer = ops.last_rows(x, rows=self.logit_rows)
+        return y
+
+    def scaled(self, x: Buffer, factor: float) -> Buffer:
+        """factor * x."""
+        if factor == 1:
+            return x
+        row = self.row(f"{factor:g}", np.full(maximum(x.shape[1]), factor, np.float32))
+        y: Buffer = ops.mul(x, row)
+        return y
+
+    def norm_of(self, x: Buffer, name: str) -> Buffer:
+        """The block's norm of rows."""
+        if self.block.norm == "rms":
+            return self.norm(x, name)
+        width = maximum(x.shape[1])
+        if self.block.norm == "plain":
+            gain = self.program.constant("ones", np.ones(width, np.float32))
+        else:
+            gain = self.weight(f"{name}.weight", width)
+        if self.has(f"{name}.bias"):
+            bias = self.weight(f"{name}.bias", width)
+        else:
+            bias = self.program.constant("zeros", np.zeros(width, np.float32))
+        y: Buffer = ops.layer_norm(x, gain, bias, epsilon=self.c.epsilon)
+        return y
+
+    def _attended(self, x: Buffer, name: str, number: int) -> Buffer:
+        c, window = self.c, self.c.windows[number]
+        q, k, v = self._projected(x, name)
+        if c.clamp:
+            q, k, v = (
+                ops.unary(y, function="clip", alpha=-c.clamp, beta=c.clamp) for y in (q, k, v)
+            )
+        rope = self._local if window and self._local else self._everywhere
+        if c.rotates and not c.rotates[number]:
+            rope = None
+        query = self._query if rope is self._everywhere else None
+        if self.block.head_norms == "rotated":
+            q, k, rope = self.rotate(q, rope), self.rotate(k, rope), None
+        q, k = self._normed(q, name + "attn_q_norm"), self._normed(k, name + "attn_k_norm")
+        sinks = None
+        if self.has(f"{name}attn_sinks.weight"):
+            sinks = self.weight(f"{name}attn_sinks.weight", c.heads)
+        mixed = self.attend(
+            name, q, k, v, rope=rope, query_rope=query, window=window, scale=c.scale,
+            softcap=c.softcap, slopes=self._slopes, sinks=sinks,
+        )  # fmt: skip
+        return self.linear(mixed, name + "attn_output", c.dim, bias=None)
+
+    def _projected(self, x: Buffer, name: str) -> tuple[Buffer, Buffer, Buffer]:
+        """Queries, keys and values, from three matrices or one."""
+        c = self.c
+        if self.has(f"{name}attn_qkv.weight"):
+            parts = (c.width, c.kv_width, c.kv_width)
+            q, k, v = self.fused(x, name + "attn_qkv", parts, bias=None)
+            return q, k, v
+        return self.queries_keys_values(x, name, bias=None)
+
+    def _normed(self, x: Buffer, name: str) -> Buffer:
+        if not self.block.head_norms:
+            return x
+        if self.block.head_norms == "whole":
+            return self.norm(x, name)
+        return self.norm(x, name, heads=maximum(x.shape[1]) // self.c.head_dim)
+
+    def _fed_forward(self, x: Buffer, name: str) -> Buffer:
+        hidden = self.c.hidden
+        if not self.block.gated:
+            y = self._activated(self.linear(x, name + "ffn_up", hidden, bias=None))
+        else:
+            if self.has(f"{name}ffn_gate.weight"):
+                gate, up = (
+                    self.linear(x, f"{name}ffn_{part}", hidden, bias=None)
+                    for part in ("gate", "up")
+                )
+            else:
+                gate, up = self.fused(x, name + "ffn_up", (hidden, hidden), bias=None)
+            y = ops.mul(self._activated(gate), up)
+        return self.linear(y, name + "ffn_down", self.c.dim, bias=None)
+
+    def _activated(self, x: Buffer) -> Buffer:
+        kind = self.block.activation
+        if kind == "silu":
+            y: Buffer = ops.silu(x)
+        elif kind.startswith("gelu"):
+            y = ops.gelu(x, approximate="tanh" if kind == "gelu_tanh" else "none")
+        else:
+            y = ops.unary(x, function="relu")
+            y = ops.mul(x, y) if kind == "relu_squared" else y
+        return y
+
+
+def _slopes(heads: int, most: float) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """The slope of each head: 2^(-most i / p) for p heads, p a power of two; others in between.
+
+    Source: Press et al. 2022, Train Short, Test Long.
+    """
+    power = 1 << (heads.bit_length() - 1)
+    slopes = [2 ** (-most * (i + 1) / power) for i in range(power)]
+    slopes += [2 ** (-most * (2 * i + 1) / (2 * power)) for i in range(heads - power)]
+    return np.array(slopes, np.float32)

@@ -1,0 +1,129 @@
+"""Sixty model types of `transformers`: which open, and why the others do not."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tests.text.architectures import models
+
+from halfbyte.errors import HalfbyteError, UnsupportedError
+from halfbyte.formats.huggingface.names import naming
+from halfbyte.text import architectures
+
+OPEN = [
+    "arcee", "bloom", "codegen", "cohere", "cohere2", "ernie4_5", "exaone4", "falcon", "gemma",
+    "gemma2", "gemma3", "gemma3_text", "glm", "glm4", "gpt2", "gpt_bigcode", "gpt_neo",
+    "gpt_neox", "gptj", "granite", "helium", "hunyuan_v1_dense", "llama", "ministral",
+    "ministral3", "mistral", "mistral3", "mpt", "nemotron", "olmo", "olmo2", "olmo3", "opt",
+    "phi", "phi3", "qwen2", "qwen3", "seed_oss", "smollm3", "stablelm", "starcoder2",
+]  # fmt: skip
+
+EXPERTS = "experts are not routed"
+STATE = "layers with a state (convolutions, scans, delta rules) have no operators"
+CLOSED = {
+    "apertus": "its activation, xIELU, has no kernel",
+    "falcon_h1": STATE,
+    "gemma3n": "inputs for each layer, and layers that share keys and values",
+    "gemma4": "inputs for each layer, and layers that share keys and values",
+    "gpt_oss": EXPERTS,
+    "granitemoe": EXPERTS,
+    "granitemoehybrid": STATE,
+    "lfm2": STATE,
+    "lfm2_moe": STATE,
+    "mamba": STATE,
+    "mamba2": STATE,
+    "mixtral": EXPERTS,
+    "nanochat": "norms without gains",
+    "olmoe": EXPERTS,
+    "qwen2_moe": EXPERTS,
+    "qwen3_5": STATE,
+    "qwen3_moe": EXPERTS,
+    "qwen3_next": STATE,
+    "rwkv": STATE,
+}
+
+INNER = {"mistral3": "ministral3", "gemma3": "gemma3"}  # folders with a vision model
+
+
+def test_sixty_types() -> None:
+    assert len(OPEN) + len(CLOSED) == 60
+    assert set(OPEN) == set(architectures.model_types())
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_opens(name: str) -> None:
+    """Each has a tiny model, which other tests compare with `transformers`."""
+    tested = {config["model_type"] for config in models.CONFIGS.values()}
+    assert name in tested or name in INNER
+
+
+@pytest.mark.parametrize("name", INNER)
+def test_text_model_of_a_larger_one(name: str) -> None:
+    inner = models.config(INNER[name])
+    types = architectures.model_types()
+    whole = {"model_type": name, "text_config": inner, "vision_config": {}}
+    names = naming(whole, types)
+    assert names.metadata == naming(inner, types).metadata
+    assert names.rename("language_model.model.norm.weight") == names.rename("model.norm.weight")
+    assert names.rename("vision_tower.layers.0.weight") is None
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_is_refused_by_name(name: str) -> None:
+    with pytest.raises(UnsupportedError, match=rf"model_type '{name}': expected one of \['"):
+        naming({"model_type": name}, architectures.model_types())
+
+
+def test_code_of_a_folder_is_not_asked_for() -> None:
+    """`auto_map` names classes in the folder: without it, the config means the same."""
+    config = models.config("smollm3")
+    code = {"auto_map": {"AutoModelForCausalLM": "evil.Model"}, "custom": "import os"}
+    types = architectures.model_types()
+    named, plain = naming(config | code, types), naming(config, types)
+    assert (named.metadata, named.names) == (plain.metadata, plain.names)
+    with pytest.raises(UnsupportedError, match=r"'qwen9': expected one of \['qwen3', 'qwen2', "):
+        naming(code | {"model_type": "qwen9"}, types)
+
+
+REFUSED = [
+    ("smollm3", {"no_rope_layers": [1, 0, 1, 0]}, "'no_rope_layers': expected [1, 1, 1, 0]"),
+    ("smollm3", {"use_sliding_window": True}, "'use_sliding_window': expected False"),
+    ("arcee", {"hidden_act": "silu"}, "'hidden_act': expected 'relu2', found 'silu'"),
+    ("arcee", {"rope_parameters": {"rope_type": "xpos"}}, "'dynamic', 'linear', 'llama3' or 'ya"),
+    ("olmo2", {"attention_bias": True}, "'attention_bias': expected False"),
+    ("olmo3", {"layer_types": ["linear_attention"] * 4}, "'layer_types': expected 4 of"),
+    ("stablelm", {"qk_layernorm": True}, "'qk_layernorm': expected False"),
+    ("stablelm", {"partial_rotary_factor": 1.5}, "expected at most 1, found 1.5"),
+    ("gemma2", {"use_bidirectional_attention": True}, "expected False or None, found True"),
+    ("cohere", {"use_qk_norm": True}, "'use_qk_norm': expected False"),
+    ("falcon", {"alibi": True}, "'alibi': expected False, found True"),
+    ("falcon-groups", {"num_kv_heads": 3}, "4 heads do not fit 3 key/value heads"),
+    ("opt", {"word_embed_proj_dim": 16}, "'word_embed_proj_dim': expected 32"),
+    ("opt", {"do_layer_norm_before": False}, "'do_layer_norm_before': expected True"),
+    ("bloom", {"apply_residual_connection_post_layernorm": True}, "expected False, found True"),
+    ("mpt", {"attn_config": {"alibi": False}}, "key 'alibi': expected True, found False"),
+    ("gpt_neo", {"attention_types": [[["global"], 1]]}, "expected 3 of 'global' and 'local'"),
+    ("gpt_neo", {"attention_types": [[["near"], 3]]}, "expected 3 of 'global' and 'local'"),
+    ("hunyuan_v1_dense", {"rope_parameters": {"rope_type": "yarn", "alpha": 2}}, "'dynamic'"),
+    ("ministral3", {"sliding_window": 4096}, "'sliding_window': expected None, found 4096"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "changes", "expected"), REFUSED, ids=lambda v: str(v)[:30])
+def test_what_is_not_built_is_refused(name: str, changes: dict[str, object], expected: str) -> None:
+    with pytest.raises(HalfbyteError, match=re.escape(expected)):
+        naming(models.config(name) | changes, architectures.model_types())
+
+
+def test_the_page_lists_all() -> None:
+    """The table of docs/models.md: architecture, model types, names of models."""
+    page = Path(__file__).parents[3] / "docs/models.md"
+    lines = page.read_text("utf-8").splitlines()
+    rows = [line.split("|")[1:3] for line in lines if line.startswith("| `")]
+    listed = {row[0].strip(" `*"): set(re.findall(r"`(\w+)`", row[1])) for row in rows}
+    modules = {architectures.module_name(name) for name in listed}
+    assert modules == set(architectures.names())
+    for name, types in listed.items():
+        assert set(architectures.get(name).MODEL_TYPES) == types
