@@ -46,8 +46,9 @@ class Platform(NamedTuple):
 
 
 def linux(tag: str, target: str) -> Platform:
-    """ELF, on glibc."""
-    return Platform(tag, target, "_kernels.so", ("-fPIC",))
+    """ELF, on glibc; nothing is ever unwound, so there are no tables for it."""
+    options = ("-fPIC", "-ffunction-sections", "-fno-asynchronous-unwind-tables")
+    return Platform(tag, target, "_kernels.so", options)
 
 
 def macos(tag: str, target: str) -> Platform:
@@ -106,9 +107,16 @@ def sources(processor: str) -> list[Source]:
     return [source._replace(options=(*common, *source.options)) for source in selected]
 
 
-def zig(*arguments: str | Path) -> None:
+# What the kernels use of glibc, and the version that has it in its present form
+GLIBC = {
+    "x86_64": {"memcpy": "2.14", "memset": "2.2.5"},
+    "aarch64": {"memcpy": "2.17", "memset": "2.17", "getauxval": "2.17"},
+}
+
+
+def zig(*arguments: str | Path, tool: str = "cc") -> None:
     """Run zig; on failure, exit with its output."""
-    command = [sys.executable, "-m", "ziglang", "cc", *map(str, arguments)]
+    command = [sys.executable, "-m", "ziglang", tool, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"build_wheels: {' '.join(command[2:])} failed:\n{done.stderr}")
@@ -117,6 +125,22 @@ def zig(*arguments: str | Path) -> None:
 def as_zig_takes_it(option: str) -> str:
     """The option in zig's spelling, which has its own names for ARM's architectures."""
     return option.replace("-march=armv8.2-a", "-mcpu=generic+v8_2a")
+
+
+def link_folded(platform: Platform, objects: Sequence[Path], library: Path) -> None:
+    """Link ELF with one copy of equal functions, of which tables of related processors have many.
+
+    `zig cc` does not pass this option to lld.
+    """
+    used = GLIBC[platform.processor]
+    source, versions, libc = (library.with_name(f"libc.{kind}") for kind in ("c", "map", "so"))
+    source.write_text("".join(f"void {name}(void) {{}}\n" for name in used), encoding="ascii")
+    lines = (f"GLIBC_{version} {{ {name}; }};\n" for name, version in used.items())
+    versions.write_text("".join(lines), encoding="ascii")
+    named = ("-shared", "-nostdlib", "-fno-builtin", "-Wl,-soname,libc.so.6")
+    zig("-target", platform.target, *named, f"-Wl,--version-script={versions}", source, "-o", libc)
+    options = ("-shared", "-s", "-O2", "--icf=all", "-z", "defs", "-z", "now")
+    zig(*options, *objects, libc, "-o", library, tool="ld.lld")
 
 
 def build_library(platform: Platform, folder: Path, more: Sequence[str] = ()) -> Path:
@@ -134,7 +158,10 @@ def build_library(platform: Platform, folder: Path, more: Sequence[str] = ()) ->
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         objects = list(threads.map(compile_, listed))
     library = folder / platform.library
-    zig("-target", platform.target, *platform.link, "-shared", "-s", *objects, "-o", library)
+    if library.suffix == ".so":
+        link_folded(platform, objects, library)
+    else:
+        zig("-target", platform.target, *platform.link, "-shared", "-s", *objects, "-o", library)
     if library.suffix == ".dll":
         forget_time(library)
     return library
