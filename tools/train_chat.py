@@ -8,7 +8,7 @@
 Only this tool needs PyTorch, sentencepiece, safetensors, and the word lists of wonderwords and
 names, which are MIT-licensed; PyTorch's compiler needs a C++ compiler. After ten minutes and at the
 end, it writes the model in int4 with tokenizer and chat template (crumb-int4.gguf) and a summary
-of the log to data/, and tests/data/crumb-heldout.json for the tests. A checkpoint is kept in
+of the log to models/, and tests/data/crumb-heldout.json for the tests. A checkpoint is kept in
 --work, and the model in float32 as a Hugging Face folder; --resume goes on from the checkpoint,
 and --export writes the files from it without training. --conversations N prints N conversations of
 the grammar.
@@ -74,7 +74,7 @@ def export(model: Llama, options: argparse.Namespace, record: dict[str, Any]) ->
 
     from halfbyte.quantize import quantize_file
 
-    folder, out = options.work / "crumb", options.out or ROOT / "data"
+    folder, out = options.work / "crumb", options.out or ROOT / "models"
     write_folder(model, options.work / "tokenizer.model", folder)
     out.mkdir(parents=True, exist_ok=True)
     quantize_file(folder, "int4", out / MODEL)

@@ -23,7 +23,8 @@ from halfbyte.web.wheel import file_name, make_kernels, make_wheel, repack
 
 PAGE = Path(__file__).parent / "page"
 STORYTELLER = "storyteller-int4.gguf"
-CHAT_MODEL = "crumb-int4.gguf"  # in data/ of a checkout, not in the wheel, which is to stay small
+# In models/ of a checkout, not in the wheel, which is to stay small
+CHAT_MODEL = Path(__file__).resolve().parents[1] / "models" / "crumb-int4.gguf"
 ENCODER = ("all-MiniLM-L6-v2-int8.onnx", "tokenizer.json")
 FETCHED = ("pyodide/pyodide.asm.wasm", "pyodide/python_stdlib.zip")
 KEPT_BYTES = 1 << 26  # of the largest file that the page keeps for visits without its server
@@ -106,15 +107,15 @@ def make_site(model: Path | None = None) -> Site:
     peers, facts = _peer_files()
     senses = _sense_files()
     files |= senses
-    chat_model = model is None and _shipped(CHAT_MODEL)
+    chat_model = f"models/{CHAT_MODEL.name}" if model is None and CHAT_MODEL.exists() else ""
     if chat_model:
-        files[f"models/{CHAT_MODEL}"] = chat_model
+        files[chat_model] = CHAT_MODEL
     settings = {
         "peers": facts,
         "files": _hashes(files),
         "sizes": {name: _bytes(content) for name, content in files.items() if _starts(name)},
         "model": f"models/{name}",
-        "chat_model": f"models/{CHAT_MODEL}" if chat_model else "",
+        "chat_model": chat_model,
         "version": halfbyte.__version__,
         "wheel": f"pyodide/{file_name()}",
         "start": hashlib.sha256(lock).hexdigest()[:16],
@@ -285,15 +286,9 @@ def _model(path: Path | None) -> tuple[str, Path | bytes]:
             return path.name, path
         name = path.resolve().name if path.is_dir() else path.stem
         return _quantized(path, "fp16", f"{name}.gguf")
-    storyteller = _shipped("storyteller.bin")
-    assert storyteller is not None  # noqa: S101 - a part of the package
+    paths = (Path(folder) / "data/storyteller.bin" for folder in halfbyte.__path__)
+    storyteller = next(path for path in paths if path.exists())
     return _quantized(storyteller, "int4", STORYTELLER)
-
-
-def _shipped(name: str) -> Path | None:
-    """A file of the package's data; None if it has none of this name."""
-    paths = (Path(folder) / "data" / name for folder in halfbyte.__path__)
-    return next((path for path in paths if path.exists()), None)
 
 
 def _quantized(path: Path, preset: str, name: str) -> tuple[str, bytes]:

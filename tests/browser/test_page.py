@@ -194,7 +194,7 @@ def test_the_export_on_any_host(browser: Browser, exported: str, golden: str) ->
     own = (exported, "blob:" + exported.removesuffix("some/where/"))
     assert [url for url in user.requests if not url.startswith(own)] == []
     user.page.click("#chat-tab")  # fetches the site's own chat model
-    expect(user.page.locator("#model-name")).to_have_text(CHAT_MODEL, timeout=READY)
+    expect(user.page.locator("#model-name")).to_have_text(CHAT_MODEL.name, timeout=READY)
     user.page.locator("#temperature").fill("0")
     assert [say(user, question, 200) for question in QUESTIONS] == ANSWERS
     context.close()

@@ -23,7 +23,7 @@ ANSWERS = [
 
 @pytest.fixture(scope="module")
 def path(repository: Path) -> Path:
-    return repository / "data/crumb-int4.gguf"
+    return repository / "models/crumb-int4.gguf"
 
 
 @pytest.fixture(scope="module")

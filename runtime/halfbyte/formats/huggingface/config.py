@@ -85,6 +85,10 @@ class Keys:
         """A copy with defaults for missing keys."""
         return Keys(values | dict(self.values), self.where)
 
+    def replaced(self, **values: object) -> Keys:
+        """A copy with these values."""
+        return Keys(dict(self.values) | values, self.where)
+
     def renamed(self, **names: str) -> Keys:
         """A copy in which keys of older configs have the usual names: usual="old"."""
         known = {new: self.values[old] for new, old in names.items() if old in self.values}

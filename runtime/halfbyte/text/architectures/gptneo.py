@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from halfbyte.errors import FormatError
-from halfbyte.formats.huggingface.config import Keys as ConfigKeys
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.text.architectures import _block
 from halfbyte.text.architectures._block import Block, Config
 from halfbyte.text.architectures._keys import Keys
 
 if TYPE_CHECKING:
+    from halfbyte.formats.huggingface.config import Keys as ConfigKeys
     from halfbyte.formats.huggingface.names import Translation
 
 TABLES = _block.TABLES
@@ -35,7 +35,7 @@ def translate(config: Translation) -> None:
     hidden = keys.get("intermediate_size") or 4 * keys.integer("hidden_size", maximum=1 << 20)
     config.keys = keys.renamed(num_attention_heads="num_heads", num_hidden_layers="num_layers")
     config.keys = config.keys.otherwise(layer_norm_epsilon=1e-5)
-    config.keys = ConfigKeys({**config.keys.values, "intermediate_size": hidden}, keys.where)
+    config.keys = config.keys.replaced(intermediate_size=hidden)
     config.decoder("gptneo", epsilon="layer_norm_epsilon")
     config.metadata["attention.scale"] = np.float32(1)
     kinds = _kinds(keys, layers)
@@ -66,9 +66,7 @@ def _kinds(keys: ConfigKeys, layers: int) -> list[str]:
     for entry in keys.list("attention_types") or [[["global", "local"], -(-layers // 2)]]:
         if not (isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], list)):
             raise FormatError(f"{keys.where}: key 'attention_types': expected kinds and a number")
-        count = ConfigKeys({"attention_types": entry[1]}, keys.where).integer(
-            "attention_types", maximum=layers
-        )
+        count = keys.replaced(attention_types=entry[1]).integer("attention_types", maximum=layers)
         kinds += entry[0] * count
     if len(kinds) < layers or not set(kinds) <= {"global", "local"}:
         raise FormatError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from halfbyte.formats.huggingface.config import Keys as ConfigKeys
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.text.architectures import CHANNELS, _block
 from halfbyte.text.architectures._block import Block, Config
@@ -13,6 +12,7 @@ from halfbyte.text.architectures._keys import Keys
 from halfbyte.text.architectures.llama import NAMES
 
 if TYPE_CHECKING:
+    from halfbyte.formats.huggingface.config import Keys as ConfigKeys
     from halfbyte.formats.huggingface.names import Translation
 
 TABLES = _block.TABLES
@@ -45,7 +45,7 @@ def _stretched(config: Translation, rope: ConfigKeys) -> ConfigKeys:
     head = config.size("attention.key_length")
     base = rope.number("rope_theta", config.keys.number("rope_theta", 10000.0))
     base *= rope.number("alpha") ** (head / (head - 2))
-    return ConfigKeys({"rope_theta": base}, rope.where)
+    return rope.only().replaced(rope_theta=base)
 
 
 def read_config(file: ModelFile) -> Config:
