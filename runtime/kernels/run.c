@@ -375,6 +375,8 @@ HB_EXPORT i32 hb_run(const hb_table* table, hb_instruction* program, i32 first, 
   }
   if (pool) {
     atomic_store_explicit(&pool->claims, 0, memory_order_release);
+    /* They differ only where the caller has given up on a helper, which has ended. */
+    pool->expected = atomic_load_explicit(&pool->done, memory_order_relaxed);
   }
   return last;
 }

@@ -97,6 +97,8 @@ def mutants(case: Case) -> Iterator[tuple[str, Case]]:
                 replace(case, operands={**case.operands, "plan": changed}),
             )
     for name, value in case.attributes.items():
+        if isinstance(value, float) and any(name in demand for demand in case.operator.demands):
+            yield f"{name} = -1.0", replace(case, attributes={**case.attributes, name: -1.0})
         if isinstance(value, int) and not isinstance(value, bool):
             for number in (*_changed(value), -1, 2**31 - 1):
                 attributes = {**case.attributes, name: number}

@@ -24,7 +24,7 @@ State = tuple[Array, ...]  # [batch, hidden] each; the first is the output of a 
 # name: (function of x, alpha, beta; alpha's and beta's defaults)
 FUNCTIONS: dict[str, tuple[Callable[[Array, float, float], Array], float, float]] = {
     "relu": (UNARY["relu"], 0, 0),
-    "tanh": (UNARY["tanh"], 0, 0),
+    "tanh": (UNARY["tanh"], 1, 0),
     "sigmoid": (lambda x, a, b: sigmoid_of(x), 0, 0),
     "affine": (lambda x, a, b: a * x + b, 1, 0),
     "leakyrelu": (UNARY["leaky_relu"], 0.01, 0),
