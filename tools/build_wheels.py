@@ -135,7 +135,10 @@ def link_folded(platform: Platform, objects: Sequence[Path], library: Path) -> N
     used = GLIBC[platform.processor]
     source, versions, libc = (library.with_name(f"libc.{kind}") for kind in ("c", "map", "so"))
     source.write_text("".join(f"void {name}(void) {{}}\n" for name in used), encoding="ascii")
-    lines = (f"GLIBC_{version} {{ {name}; }};\n" for name, version in used.items())
+    lines = []
+    for version in sorted(set(used.values())):
+        names = "; ".join(name for name in used if used[name] == version)
+        lines.append(f"GLIBC_{version} {{ {names}; }};\n")
     versions.write_text("".join(lines), encoding="ascii")
     named = ("-shared", "-nostdlib", "-fno-builtin", "-Wl,-soname,libc.so.6")
     zig("-target", platform.target, *named, f"-Wl,--version-script={versions}", source, "-o", libc)

@@ -10,6 +10,7 @@ from halfbyte.text.architectures import _block
 from halfbyte.text.architectures._block import Block, Config
 from halfbyte.text.architectures._keys import Keys
 from halfbyte.text.architectures.llama import NAMES
+from halfbyte.text.architectures.olmo2 import RESULT_NORMS
 from halfbyte.text.architectures.qwen3 import HEAD_NORMS
 
 if TYPE_CHECKING:
@@ -29,14 +30,7 @@ def translate(config: Translation) -> None:
     config.decoder("exaone4")
     config.rope()
     config.windows(config.local_layers(lambda layer: (layer + 1) % 4 != 0))
-    config.names = (
-        NAMES
-        | HEAD_NORMS
-        | {
-            "post_attention_layernorm": "post_attention_norm",
-            "post_feedforward_layernorm": "post_ffw_norm",
-        }
-    )
+    config.names = NAMES | HEAD_NORMS | RESULT_NORMS
     config.tied = keys.boolean("tie_word_embeddings", False)
 
 

@@ -20,6 +20,17 @@ if TYPE_CHECKING:
 TABLES: frozenset[str] = frozenset()
 EQUALIZED: dict[str, tuple[str, ...]] = {}  # biases forbid it
 MODEL_TYPES = ("gpt2",)
+NAMES = {
+    "wte": "token_embd",
+    "wpe": "position_embd",
+    "ln_f": "output_norm",
+    "lm_head": "output",
+    "ln_1": "attn_norm",
+    "ln_2": "ffn_norm",
+    "mlp.c_fc": "ffn_up",
+    "mlp.c_proj": "ffn_down",
+}
+ATTENTION = {"attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output"}
 
 
 def translate(config: Translation) -> None:
@@ -41,18 +52,7 @@ def translate(config: Translation) -> None:
         "attention.layer_norm_epsilon": np.float32(keys.number("layer_norm_epsilon", 1e-5)),
     }
     config.transpose("attn_qkv", "attn_output", "ffn_up", "ffn_down")
-    config.names = {
-        "wte": "token_embd",
-        "wpe": "position_embd",
-        "ln_f": "output_norm",
-        "lm_head": "output",
-        "ln_1": "attn_norm",
-        "ln_2": "ffn_norm",
-        "attn.c_attn": "attn_qkv",
-        "attn.c_proj": "attn_output",
-        "mlp.c_fc": "ffn_up",
-        "mlp.c_proj": "ffn_down",
-    }
+    config.names = NAMES | ATTENTION
     config.tied = keys.boolean("tie_word_embeddings", True)
 
 

@@ -15,6 +15,7 @@ from halfbyte.formats.model_file import ModelFile
 from halfbyte.text.architectures import _block
 from halfbyte.text.architectures._block import Block, Config
 from halfbyte.text.architectures._keys import Keys
+from halfbyte.text.architectures.gpt2 import NAMES
 
 if TYPE_CHECKING:
     from halfbyte.formats.huggingface.config import Keys as ConfigKeys
@@ -43,19 +44,11 @@ def translate(config: Translation) -> None:
     config.metadata["attention.sliding_window"] = np.uint32(window)
     local = np.array([kind == "local" for kind in kinds], np.bool_)
     config.metadata["attention.sliding_window_pattern"] = local
-    config.names = {
-        "wte": "token_embd",
-        "wpe": "position_embd",
-        "ln_f": "output_norm",
-        "lm_head": "output",
-        "ln_1": "attn_norm",
-        "ln_2": "ffn_norm",
+    config.names = NAMES | {
         "attn.attention.q_proj": "attn_q",
         "attn.attention.k_proj": "attn_k",
         "attn.attention.v_proj": "attn_v",
         "attn.attention.out_proj": "attn_output",
-        "mlp.c_fc": "ffn_up",
-        "mlp.c_proj": "ffn_down",
     }
     config.tied = keys.boolean("tie_word_embeddings", True)
 

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 TABLES = _block.TABLES
 EQUALIZED = _block.AFTER
 MODEL_TYPES = ("olmo2", "olmo3")
+RESULT_NORMS = {
+    "post_attention_layernorm": "post_attention_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
 BLOCK = Block(before=False, after=True, head_norms="whole")
 build = partial(_block.build, BLOCK)
 
@@ -39,14 +43,7 @@ def translate(config: Translation) -> None:
     head = config.size("attention.key_length")
     for part, heads in (("q", "head_count"), ("k", "head_count_kv")):
         config.shapes[f"attn_{part}_norm"] = (head * config.size(f"attention.{heads}"),)
-    config.names = (
-        NAMES
-        | HEAD_NORMS
-        | {
-            "post_attention_layernorm": "post_attention_norm",
-            "post_feedforward_layernorm": "post_ffw_norm",
-        }
-    )
+    config.names = NAMES | HEAD_NORMS | RESULT_NORMS
     config.tied = keys.boolean("tie_word_embeddings", False)
 
 

@@ -9,6 +9,7 @@ from halfbyte.formats.model_file import ModelFile
 from halfbyte.text.architectures import _block
 from halfbyte.text.architectures._block import Block, Config
 from halfbyte.text.architectures._keys import Keys
+from halfbyte.text.architectures.gpt2 import ATTENTION, NAMES
 
 if TYPE_CHECKING:
     from halfbyte.formats.huggingface.names import Translation
@@ -42,18 +43,7 @@ def translate(config: Translation) -> None:
     config.metadata.pop("rope.dimension_count")
     if not shared:
         config.regroup("attn_qkv", (heads, 3, config.size("attention.key_length")))
-    config.names = {
-        "wte": "token_embd",
-        "wpe": "position_embd",
-        "ln_f": "output_norm",
-        "lm_head": "output",
-        "ln_1": "attn_norm",
-        "ln_2": "ffn_norm",
-        "attn.c_attn": "attn_qkv",
-        "attn.c_proj": "attn_output",
-        "mlp.c_fc": "ffn_up",
-        "mlp.c_proj": "ffn_down",
-    }
+    config.names = NAMES | ATTENTION
     config.tied = keys.boolean("tie_word_embeddings", True)
 
 
