@@ -115,8 +115,10 @@ def _paths() -> dict[str, Path]:
     paths = dict(sorted(_files()))
     missing = [name for name in KERNELS.values() if f"halfbyte/{name}" not in paths]
     if missing:
+        *others, last = missing
+        listed = f"{', '.join(others)} and {last}" if others else last
         raise UnsupportedError(
-            f"halfbyte was installed without {' and '.join(missing)}: build them with "
+            f"halfbyte was installed without {listed}: build them with "
             "`python tools/build_wasm.py` in its sources"
         )
     return paths

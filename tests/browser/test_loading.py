@@ -233,10 +233,46 @@ def test_a_file_that_changed_on_the_server(
     forget(python, models_server)
 
 
+WATCH = """
+import js
+from pyodide.code import run_js
+run_js('''
+  const { fetch } = self, { getFileHandle } = FileSystemDirectoryHandle.prototype;
+  const watched = self.watched = { signals: [], opened: [], fetch, getFileHandle };
+  self.fetch = (address, options) => {
+    if (options?.method === "HEAD") watched.signals.push(options.signal);
+    return fetch(address, options);
+  };
+  FileSystemDirectoryHandle.prototype.getFileHandle = function (name, options) {
+    if (!options?.create) watched.opened.push(name);
+    return getFileHandle.call(this, name, options);
+  };
+''')
+None
+"""
+WATCHED = """
+import js
+watched = js.watched
+js.fetch = watched.fetch
+js.FileSystemDirectoryHandle.prototype.getFileHandle = watched.getFileHandle
+opened = watched.opened.to_py()
+[[signal.aborted for signal in watched.signals], len(opened), len(set(opened))]
+"""
+
+
 def test_a_server_that_does_not_answer(python: Python, models_server: Server) -> None:
-    """If the server does not answer whether the file has changed, the cached one is used."""
+    """If the server does not answer whether the file has changed, the cached one is used.
+
+    Nobody waits on if that file is damaged; it is opened once.
+    """
     assert fetched(python, models_server) == (False, True)
     models_server.head_status = 0
+    python.run(FLIP.format(url=models_server.url))
+    python.run(WATCH)
+    assert fetched(python, models_server) == (False, True)
+    aborted, opened, different = python.run(WATCHED)
+    assert aborted == [True]
+    assert opened == different
     python.run("from halfbyte.download import kept\nkept.PATIENCE = 0.2")
     assert fetched(python, models_server) == (True, True)
     python.run("from halfbyte.download import kept\nkept.PATIENCE = 5.0")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from tests.browser.conftest import TABLES, Python
+from tests.browser.workers_end import WORKERS_END
 
 import halfbyte
 
@@ -19,12 +20,12 @@ isolated = pytest.mark.parametrize("python", ["worker", "main"], indirect=True)
 in_worker = pytest.mark.parametrize("python", ["worker"], indirect=True)
 plain = pytest.mark.parametrize("python", ["plain"], indirect=True)
 
-# Texts of every model with 1 to 4 threads, and the numbers of workers started and left.
+# Texts of every model with 1 to 4 threads, and the numbers of workers started.
 GENERATE = """
-import asyncio, os
+import os
 import halfbyte
 from pathlib import Path
-from halfbyte.core.backends import libraries, workers
+from halfbyte.core.backends import libraries
 caches = (libraries.library, libraries.instruction_sets, libraries.shared_library)
 os.environ["HALFBYTE_KERNELS"] = str(Path(halfbyte.__path__[0]) / "{file}")
 for cache in caches:
@@ -38,16 +39,11 @@ for name in {models}:
         text = model.generate("", max_tokens={tokens}, temperature=0)
         results.append([name, model.executable.backend, model.executable.threads, ready, text])
         model.close()
-memory = libraries.shared_library().memory
-for _ in range(100):
-    if not workers._crews and not workers._ended:
-        break
-    await asyncio.sleep(0.05)
-left = [len(workers._crews), len(workers._ended)]
+await workers_end()
 del os.environ["HALFBYTE_KERNELS"]
 for cache in caches:
     cache.cache_clear()
-[results, left]
+results
 """
 
 
@@ -60,9 +56,7 @@ def test_golden_texts(python: Python, models: Path, table: str) -> None:
             text = model.generate("", max_tokens=TOKENS, temperature=0)
         expected += [[name, f"native-{table}", n, n - 1, text] for n in (1, 2, 3, 4)]
     code = GENERATE.format(file=TABLES[table], models=MODELS, tokens=TOKENS)
-    results, left = python.run(code)
-    assert results == expected
-    assert left == [0, 0]
+    assert python.run(WORKERS_END + code) == expected
 
 
 def graph() -> tuple[str, list[int]]:
@@ -152,8 +146,8 @@ for threads, slices.CACHE in ((1, 1 << 40), (1, cache), (2, cache), (3, cache)):
 def test_the_weights_are_not_in_the_heap(python: Python, models: Path) -> None:
     """Loading repeatedly needs no more memory than once, in either memory, closed or not."""
     code = """
-import asyncio, gc, halfbyte
-from halfbyte.core.backends import libraries, workers
+import halfbyte
+from halfbyte.core.backends import libraries
 heap = __import__("pyodide_js")._module
 memory = libraries.shared_library().memory
 
@@ -163,11 +157,7 @@ async def cycle(close):
     if close:
         model.close()
     del model
-    gc.collect()
-    for _ in range(100):
-        if not workers._crews and not workers._ended:
-            break
-        await asyncio.sleep(0.02)
+    await workers_end()
 
 await cycle(True)
 sizes = [len(heap.HEAPU8), memory.bytes.size, memory.allocated]
@@ -176,7 +166,7 @@ for number in range(40):
 [sizes, [len(heap.HEAPU8), memory.bytes.size, memory.allocated]]
 """
     del models
-    before, after = python.run(code)
+    before, after = python.run(WORKERS_END + code)
     assert before == after
 
 
@@ -333,9 +323,10 @@ def test_a_file_cut_short(python: Python, models: Path) -> None:
     """The error equals that without threads, and the memory is freed."""
     del models
     code = """
-import asyncio, gc, halfbyte
+import halfbyte
 from pyodide.http import pyfetch
 from halfbyte.core.backends import libraries
+await workers_end()
 data = await (await pyfetch("/models/Q8_0.gguf")).bytes()
 memory = libraries.shared_library().memory
 before, messages = memory.allocated, []
@@ -345,13 +336,10 @@ for size in (3, 20, 400, 5000, len(data) - 1):
             halfbyte.load_bytes(data[:size], "cut.gguf", threads=threads)
         except halfbyte.HalfbyteError as error:
             messages.append(str(error))
-gc.collect()
-for _ in range(1000):
-    if memory.allocated > before:  # until the workers have ended
-        await asyncio.sleep(0.01)
+await workers_end()
 [messages, memory.allocated - before]
 """
-    messages, kept = python.run(code)
+    messages, kept = python.run(WORKERS_END + code)
     assert messages[::2] == messages[1::2]
     assert len(messages) == 10
     assert kept == 0

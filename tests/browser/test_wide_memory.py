@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.browser.conftest import Python
+from tests.browser.workers_end import WORKERS_END
 from tests.support.http_server import Handler, Server, answering
 from tests.support.tools import load_tool
 
@@ -31,9 +32,9 @@ def test_golden_texts(python: Python, models: Path) -> None:
             text = model.generate("", max_tokens=TOKENS, temperature=0)
         expected += [["native-relaxed64", n, text] for n in (1, 2)]
     code = f"""
-import asyncio, gc
+{WORKERS_END}
 import halfbyte
-from halfbyte.core.backends import libraries, workers
+from halfbyte.core.backends import libraries
 from halfbyte.text import placing
 limits, heap = libraries.shared_library().memory.bytes, placing.HEAP_BYTES
 whole, limits.limit, placing.HEAP_BYTES = limits.limit, 0, 0
@@ -46,11 +47,7 @@ for name in {MODELS}:
         results.append([model.executable.backend, model.executable.threads, text])
         model.close()
 del model
-gc.collect()
-for _ in range(100):
-    if not workers._crews and not workers._ended:
-        break
-    await asyncio.sleep(0.05)
+await workers_end()
 memory = libraries.wide_library().memory
 limits.limit, placing.HEAP_BYTES = whole, heap
 [results, memory.allocated < 2_000_000, memory.bytes.limit > 1 << 32]
