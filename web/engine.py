@@ -22,6 +22,7 @@ from halfbyte.text.chat import Chat, has_template
 from halfbyte.text.generate import Generation, Options
 from halfbyte.text.loading import load_parts, load_url, tab_place
 from halfbyte.text.model import LanguageModel
+from halfbyte.text.placing import header_reader
 
 PROGRESS_SECONDS = 0.05  # between two messages
 RENDER_SECONDS = 0.1  # between two renderings of an answer
@@ -82,11 +83,12 @@ class Engine:
         """Open what was dropped on the page, JavaScript's `File`s: a model, or all its parts."""
 
         async def load(options: dict[str, Any]) -> LanguageModel:
-            from halfbyte.download.browser import read_file
+            from halfbyte.download.browser import read_file, read_start
 
             place = tab_place(blobs[0].name, {"backend": self._backend})
             if place is not None and len(blobs) > 1:
-                place.total = sum(int(blob.size) for blob in blobs)
+                headers = [await read_start(blob, header_reader(blob.name)) for blob in blobs]
+                place.expect(headers)
             progress = self._progress("model")
             parts = {blob.name: await read_file(blob, progress, place) for blob in blobs}
             return load_parts(parts, **options)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.browser.conftest import Python
 from tests.browser.workers_end import WORKERS_END
@@ -57,14 +58,23 @@ limits.limit, placing.HEAP_BYTES = whole, heap
 
 @pytest.fixture
 def large(repository: Path) -> Iterator[Server]:
-    """A server of the shape of a 7B model in Q4_0, of which it has only the beginning."""
+    """A server of the shape of a 7B model in Q4_0, of which it has only the beginning.
+
+    Also in two files; the first of them has few tensors, and fits in any memory.
+    """
     tool = load_tool(repository, "make_model")
     shape, preset = tool.SHAPES["mistral-7b"], presets()["Q4_0"]
     infos: list[TensorInfo] = list(tool._tensors(shape, preset))
-    header = GGUFWriter(Path("m"), tool._metadata("mistral-7b", shape, preset), infos)._header
-    size = len(header) + sum(info.size for info in infos)
+    metadata = tool._metadata("mistral-7b", shape, preset)
+    parts = {"model.gguf": (metadata, infos)}
+    for number, some in enumerate((infos[:9], infos[9:])):
+        split = {"split.no": np.uint16(number), "split.count": np.uint16(2)}
+        parts[f"m-0000{number + 1}-of-00002.gguf"] = {**metadata, **split}, some
 
     def start(handler: Handler, first: int) -> None:
+        values, some = parts[handler.path.removeprefix("/")]
+        header = GGUFWriter(Path("m"), values, some)._header
+        size = len(header) + sum(info.size for info in some)
         handler.head(200, Content_Length=str(size))
         with suppress(ConnectionError):  # refused
             handler.wfile.write(header + bytes(START + (1 << 20) - len(header)))
@@ -81,11 +91,11 @@ import halfbyte, js
 from pyodide.code import run_js
 from halfbyte.core.backends import instance, libraries
 {before}
-told = []
+told, progress = [], lambda done, total: told.append(done)
 for options in ({options}):
     try:
-        await halfbyte.load_url("{url}", keep=False, progress=lambda done, total: told.append(done),
-                                **options)
+        address = "{url}".replace("model.gguf", options.pop("file", "model.gguf"))
+        await halfbyte.load_url(address, keep=False, progress=progress, **options)
         told.append("loaded")
     except halfbyte.HalfbyteError as error:
         told.append(str(error))
@@ -108,10 +118,14 @@ def test_a_browser_that_cannot(python: Python, large: Server) -> None:
     """Without memory of 64 bits, or with little; the numbers are those of the whole model."""
     after = "run_js('WebAssembly.Memory = self.Original')\nlibraries.wide_library.cache_clear()"
     messages, most = python.run(REFUSED.format(
-        url=large.url, options="dict(), dict(context=3000, threads=1), dict(context=40_000)",
+        url=large.url,
+        options="dict(file='m-00002-of-00002.gguf', context=3000), dict(), "
+        "dict(context=3000, threads=1), dict(context=40_000)",
         before="libraries.wide_library.cache_clear()" + WITHOUT, after=after,
     ))  # fmt: skip
-    default, one, context = messages
+    several, default, one, context = messages
+    assert "m-00001-of-00002.gguf: 4,5" in several
+    assert "model's file 4,068 MB, KV cache 394 MB" in several
     assert "model.gguf: 4,6" in default
     assert "model's file 4,067 MB, KV cache 537 MB, activations 21 MB" in default
     assert "memory of 32 bits has at most 4,295 MB here" in default

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,7 @@ from tests.support.http_server import (
 )
 
 import halfbyte
-from halfbyte.download import DownloadError, Place, fetch, transfer
+from halfbyte.download import DownloadError, Place, fetch, read_start, transfer
 from halfbyte.download.response import Head, Version
 from halfbyte.quantize import quantize_file
 from halfbyte.text.opening import open_bytes
@@ -85,6 +86,28 @@ def test_the_beginning_of_a_large_file_decides(
     monkeypatch.setattr(transfer, "START", 2500)
     assert aio.run(fetch(server.url, place=large)).data.tobytes() == server.body
     assert (large.sizes, large.asked) == ([3500], [(3500, server.body[:2000])])
+
+
+def test_as_much_of_the_beginning_as_is_needed(server: Server) -> None:
+    """Then the transfer ends; None without a size, an answer or a result."""
+    sizes: list[int] = []
+
+    def read(total: int, start: bytes) -> bytes | None:
+        assert (total, start) == (len(server.body), server.body[: len(start)])
+        sizes.append(len(start))
+        return start if len(start) > 1_200_000 else None
+
+    server.body = np.random.default_rng(0).bytes(20_000_000)
+    start = aio.run(read_start(server.url, read))
+    assert start is not None
+    assert len(start) == sizes[-1] < 5_000_000
+    assert all(2 * before <= after for before, after in pairwise(sizes))
+    server.body = server.body[:3500]
+    assert aio.run(read_start(server.url, read)) is None
+    assert sizes[-1] == 3500
+    for answer in (without_length, status(404), in_pieces):
+        server.answer = answer
+        assert aio.run(read_start(server.url, read)) is None
 
 
 def test_a_server_that_starts_anew_is_followed(server: Server) -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.formats.files import model_metadata, tensor, weights
 
 from halfbyte.core.backends import libraries
 from halfbyte.errors import MemoryBudgetError, OutOfMemoryError, UnsupportedError
+from halfbyte.quantize.gguf_writer import write_gguf
 from halfbyte.text import placing
-from halfbyte.text.placing import MARGIN, TabPlace
-from halfbyte.text.planning import Settings
+from halfbyte.text.footprint import in_tab
+from halfbyte.text.opening import open_parts
+from halfbyte.text.placing import MARGIN, TabPlace, header_reader
+from halfbyte.text.planning import Settings, plan
 
 NOTHING = np.empty(0, np.uint8)
 GB = 10**9
@@ -82,7 +87,6 @@ def test_workers_start_once_a_file_has_a_place(monkeypatch: pytest.MonkeyPatch) 
     target = place(monkeypatch, 2, SHARED, WIDE, new_pool=new_pool)
     target.check(GB)
     assert not started
-    target.total = 2 * GB
     assert [target.apart(GB, NOTHING) for _ in range(2)] == ["shared", "shared"]
     assert started == [("shared", 2, False)]
 
@@ -96,6 +100,43 @@ def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     with pytest.raises(MemoryBudgetError, match=r"heap has at most 2,147 MB$"):
         place(monkeypatch, 2, SHARED, WIDE, "native-relaxed").check(5 * GB)
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> dict[str, bytes]:
+    """A model in two files, by name, with a cache that is larger than they are."""
+    metadata = {**model_metadata(), "llama.context_length": np.uint32(4096)}
+    named = [tensor(name, values) for name, values in weights().items()]
+    for number, some in enumerate((named[:3], named[3:])):
+        split = {"split.no": np.uint16(number), "split.count": np.uint16(2)}
+        write_gguf(tmp_path / f"m-0000{number + 1}-of-00002.gguf", {**metadata, **split}, some)
+    return {path.name: path.read_bytes() for path in sorted(tmp_path.glob("m-*"))}
+
+
+def test_all_of_a_model_in_several_files(
+    monkeypatch: pytest.MonkeyPatch, parts: dict[str, bytes]
+) -> None:
+    """Its cache and activations too, by what its files begin with."""
+    headers = [header_reader(name)(len(data), data[:9000]) for name, data in parts.items()]
+    first, second = map(len, parts.values())
+    kinds = in_tab(plan(open_parts(parts), Settings()).memory, first + second)
+    needs = sum(n for kind, n in kinds.items() if kind not in ("tokenizer", "interpreter"))
+    assert needs > 2 * (first + second)
+    monkeypatch.setattr(placing, "HEAP_BYTES", needs)
+    for room, expected in ((needs, "shared"), (needs - 1, "wide")):
+        memory = Memory("shared", room + MARGIN)
+        target = place(monkeypatch, 2, memory, WIDE, new_pool=lambda *_, **options: object())
+        target.expect(headers)
+        target.check(first)
+        chosen: list[Any] = [target.apart(size, NOTHING) for size in (first, second)]
+        assert chosen == [expected, expected]
+    target = place(monkeypatch, 2, memory, UnsupportedError("no threads: y"))
+    target.check(first)
+    target.expect([None, headers[1]])  # of one, nothing is known
+    target.check(first)
+    target.expect(headers)
+    with pytest.raises(MemoryBudgetError, match=r"KV cache 1 MB.*heap has at most .*; y"):
+        target.check(first)
 
 
 def test_another_model_is_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,19 +11,30 @@ in the browser; `hub` pulls from the Hugging Face hub with the hub's own library
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from halfbyte.download.response import ConnectionLostError, DownloadError, Version
-from halfbyte.download.transfer import TIMEOUT, Place, Progress, Source, Transfer, sha256_of
+from halfbyte.download.transfer import (
+    Place,
+    Progress,
+    Source,
+    Transfer,
+    in_time,
+    read_first,
+    sha256_of,
+)
 
-__all__ = ["Download", "DownloadError", "Place", "Progress", "Source", "fetch", "forget", "size_of"]
+__all__ = [
+    "Download", "DownloadError", "Place", "Progress", "Source", "fetch", "forget", "read_start",
+]  # fmt: skip
 
+T = TypeVar("T")
 IN_BROWSER = sys.platform == "emscripten"
 
 
@@ -102,19 +113,30 @@ async def fetch(
     return Download(data, note=note)
 
 
-async def size_of(
-    url: str, *, keep: bool = True, source: Callable[[], Source] | None = None
-) -> int | None:
-    """Bytes at an address, or of those kept; None if that is unknown. For arguments see `fetch`."""
-    if keep and IN_BROWSER:
-        from halfbyte.download import kept
+async def read_start(
+    url: str,
+    read: Callable[[int, bytes], T | None],
+    *,
+    keep: bool = True,
+    source: Callable[[], Source] | None = None,
+) -> T | None:
+    """What `read` makes of a file's size and first bytes; for the other arguments see `fetch`.
 
-        if (size := await kept.size(url)) is not None:
-            return size
+    It is called with more and more of them, at most about `START`, until it returns something.
+    None also if the size is unknown.
+    """
+    if keep and IN_BROWSER:
+        from halfbyte.download import browser, kept
+
+        if (file := await kept.file(url)) is not None:
+            return await browser.read_start(file, read)
     response = (source or _platform_source())()
     try:
-        return (await asyncio.wait_for(response.open(url, 0, Version()), TIMEOUT)).total
-    except (ConnectionLostError, TimeoutError):
+        head = await in_time(response.open(url, 0, Version()))
+        if head.status != 200 or head.total is None:
+            return None
+        return await read_first(response.chunks(), head.total, read)
+    except ConnectionLostError:
         return None
     finally:
         await response.close()

@@ -6,24 +6,26 @@ Works only inside Pyodide, which brings the imported modules.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from halfbyte.download.response import ConnectionLostError, Head, Version, read_head
-from halfbyte.download.transfer import LARGE, START, Place, Progress, about, put
+from halfbyte.download.transfer import LARGE, START, Place, Progress, about, put, read_first
 
 U8 = npt.NDArray[np.uint8]
+T = TypeVar("T")
 js: Any = import_module("js")
 to_js: Any = import_module("pyodide.ffi").to_js
 JsException: Any = import_module("pyodide.ffi").JsException
 
 _PART = 1 << 24  # bytes of a file that are read at once
+_FIRST = 1 << 20  # the same while its header is looked for
 
 
 class BrowserError(Exception):
@@ -211,3 +213,13 @@ async def _start(file: Any, size: int) -> U8:
         return np.empty(0, np.uint8)
     buffer = await call(file.slice(0, START), "arrayBuffer")
     return np.frombuffer(buffer.to_bytes(), np.uint8)
+
+
+async def read_start(file: Any, read: Callable[[int, bytes], T | None]) -> T | None:
+    """As `download.read_start`, of a JavaScript `File` or `Blob`."""
+
+    async def chunks() -> AsyncIterator[Any]:
+        for first in range(0, int(file.size), _FIRST):
+            yield await call(file.slice(first, first + _FIRST), "arrayBuffer")
+
+    return await read_first(chunks(), int(file.size), read)

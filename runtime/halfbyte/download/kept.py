@@ -80,28 +80,30 @@ async def find(
     try:
         folder = await open_folder()
         text = await _text(await folder.file(_name(url) + ".json"))
-        file = await folder.file(_name(url))
-        handle = await folder.handle(_name(url))
+        blob, handle = await folder.opened(_name(url))
     except ABSENT:
         return None
     record = _parsed(text)
-    if record is None or record.size != file.size:
+    if record is None or record.size != blob.size:
         return None
     if record.sha256 and sha256 not in ("", record.sha256):
         return None
     changed = asyncio.ensure_future(_changed(url, record))  # asked while the file is read
-    data = await read_file(file, progress, place, url, handle)
-    if await _sums(data) != record.sums or await changed:
-        return None
+    try:
+        data = await read_file(blob, progress, place, url, handle)
+        if await _sums(data) != record.sums or await changed:
+            return None
+    finally:
+        changed.cancel()
     if not sha256 or record.sha256:
         return data
     return data if sha256_of(data) == sha256 else None
 
 
-async def size(url: str) -> int | None:
-    """Bytes of the file that is kept for an address; None if there is none."""
+async def file(url: str) -> Any:
+    """The file that is kept for an address, JavaScript's Blob; None if there is none."""
     try:
-        return int((await (await open_folder()).file(_name(url))).size)
+        return await (await open_folder()).file(_name(url))
     except ABSENT:
         return None
 
@@ -269,8 +271,8 @@ def _name(url: str) -> str:
     return hashlib.sha256(whole_url(url).encode()).hexdigest()
 
 
-async def _text(file: Any) -> str:
-    return str(await call(file, "text"))
+async def _text(blob: Any) -> str:
+    return str(await call(blob, "text"))
 
 
 def _parsed(text: str) -> Record | None:
@@ -283,12 +285,15 @@ def _parsed(text: str) -> Record | None:
 
 async def _changed(url: str, record: Record) -> bool:
     """Whether the server has another version now; False if it cannot be reached."""
-    asked = to_object(method="HEAD", cache="no-store")
+    controller = js.AbortController.new()
+    asked = to_object(method="HEAD", cache="no-store", signal=controller.signal)
     try:
         response = await asyncio.wait_for(call(js.self, "fetch", whole_url(url), asked), PATIENCE)
         head = head_of(response)
     except (BrowserError, ConnectionLostError, TimeoutError):
         return False
+    finally:
+        controller.abort()  # when nobody waits for the answer any more
     if head.status != 200:
         return False
     if head.total is not None and record.total is not None and head.total != record.total:

@@ -27,8 +27,8 @@ class Folder(Protocol):
     async def file(self, name: str) -> Any:
         """A file's content as JavaScript's Blob."""
 
-    async def handle(self, name: str) -> Any:
-        """What a worker may read the file through where it is; None if there is no such thing."""
+    async def opened(self, name: str) -> tuple[Any, Any]:
+        """The same, and what a worker may read the file through where it is, or None."""
 
     async def write(self, name: str, data: U8) -> None:
         """Write a whole file; on errors the old one is kept."""
@@ -49,10 +49,11 @@ class PrivateFolder:
         return names
 
     async def file(self, name: str) -> Any:
-        return await call(await self.handle(name), "getFile")
+        return (await self.opened(name))[0]
 
-    async def handle(self, name: str) -> Any:
-        return await call(self.directory, "getFileHandle", name)
+    async def opened(self, name: str) -> tuple[Any, Any]:
+        handle = await call(self.directory, "getFileHandle", name)
+        return await call(handle, "getFile"), handle
 
     async def write(self, name: str, data: U8) -> None:
         handle = await call(self.directory, "getFileHandle", name, to_object(create=True))
@@ -85,8 +86,8 @@ class CachedFolder:
             raise BrowserError("NotFoundError", f"{name} is not kept")
         return await call(answer, "blob")
 
-    async def handle(self, name: str) -> Any:
-        return None
+    async def opened(self, name: str) -> tuple[Any, Any]:
+        return await self.file(name), None
 
     async def write(self, name: str, data: U8) -> None:
         parts = js.Array.new()

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ from halfbyte.errors import MemoryBudgetError, OutOfMemoryError, printable
 from halfbyte.room import machine_bytes
 
 U8 = npt.NDArray[np.uint8]
+T = TypeVar("T")
 Progress = Callable[[int, "int | None"], None]  # bytes done, bytes in total if known
 
 ATTEMPTS = 5  # in a row, without PROGRESS between them
@@ -159,7 +160,7 @@ class Transfer:
         """Fetch missing bytes from one response."""
         source = self._source()
         try:
-            head = await _in_time(source.open(self.url, self._done, self.head.version))
+            head = await in_time(source.open(self.url, self._done, self.head.version))
             self._begin(head)
             self._progress(self._done, self.head.total)
             await self._take(source.chunks(), head.end)
@@ -174,7 +175,7 @@ class Transfer:
 
     async def _take(self, chunks: AsyncIterator[Any], end: int | None) -> None:
         mark, since = self._done, time.monotonic()
-        while (chunk := await _in_time(anext(chunks, None))) is not None:
+        while (chunk := await in_time(anext(chunks, None))) is not None:
             self._put(chunk, end)
             self.arrived(self._data, self._done, self.head)
             self._progress(self._done, self.head.total)
@@ -296,7 +297,23 @@ def put(chunk: Any, target: Any) -> None:
         target.take(chunk)
 
 
-async def _in_time(step: Any) -> Any:
+async def read_first(
+    chunks: AsyncIterator[Any], total: int, read: Callable[[int, bytes], T | None]
+) -> T | None:
+    """What `read` makes of `total`, a file's size, and its first bytes; see `read_start`."""
+    start, needed = bytearray(), 1
+    while (chunk := await in_time(anext(chunks, None))) is not None:
+        start += chunk.to_bytes() if hasattr(chunk, "to_bytes") else chunk
+        if len(start) >= min(needed, total):
+            result = read(total, bytes(start))
+            if result is not None or len(start) >= min(START, total):
+                return result
+            needed = 2 * len(start)
+    return None
+
+
+async def in_time(step: Any) -> Any:
+    """What a step of a transfer returns; raises `ConnectionLostError` after `TIMEOUT`."""
     try:
         return await asyncio.wait_for(step, TIMEOUT)
     except TimeoutError:

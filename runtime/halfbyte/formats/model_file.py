@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.errors import FormatError
-from halfbyte.formats.mapped import MappedFile, Pages
+from halfbyte.formats.mapped import MappedFile, Pages, size_of
 from halfbyte.weights import F32Array, Tensor
 
 # A metadata value carries its GGUF type: NumPy scalars (np.uint32(5)), bool, str, arrays of numbers
@@ -73,7 +73,7 @@ class ModelFile:
     @property
     def size(self) -> int:
         """Size of all files together, in bytes."""
-        return sum(map(len, self.parts.values()))
+        return sum(map(size_of, self.parts.values()))
 
     @property
     def mapped(self) -> list[MappedFile]:

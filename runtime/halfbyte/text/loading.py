@@ -23,7 +23,7 @@ from halfbyte.formats.mapped import is_apart
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.text.model import LanguageModel
 from halfbyte.text.opening import open_bytes, open_model, open_parts
-from halfbyte.text.placing import TabPlace
+from halfbyte.text.placing import TabPlace, header_reader
 from halfbyte.text.planning import Given, Settings, plan, plan_within, settings_of
 from halfbyte.text.tokenizers import from_metadata
 
@@ -210,16 +210,19 @@ async def load_url(
     urls = gguf_split.names_of_parts(url) if sha256 is None else [url]
     names = [part.split("?")[0].rsplit("/", 1)[-1] or part for part in urls]
     place = tab_place(names[0], options)
-    if place is not None and len(urls) > 1:
-        sizes = [await download.size_of(part, keep=keep, source=source) for part in urls]
-        place.total = sum(size or 0 for size in sizes)
-    fetched = [
-        await download.fetch(
-            part, progress=progress, sha256=sha256, keep=keep, source=source, place=place
-        )
-        for part in urls
-    ]
     try:
+        if place is not None and len(urls) > 1:
+            headers = [
+                await download.read_start(part, header_reader(name), keep=keep, source=source)
+                for part, name in zip(urls, names, strict=True)
+            ]
+            place.expect(headers)
+        fetched = [
+            await download.fetch(
+                part, progress=progress, sha256=sha256, keep=keep, source=source, place=place
+            )
+            for part in urls
+        ]
         found = [file.data for file in fetched]
         model = load_parts(dict(zip(names, found, strict=True)), **options)
     except (FormatError, UnsupportedError):

@@ -6,7 +6,7 @@ On one thread that is Pyodide's heap, on several the memory that they share, bey
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,14 @@ from halfbyte.core.backends.shared import SharedArray
 from halfbyte.download import Place
 from halfbyte.download.transfer import ARRAY_BYTES, HEAP_BYTES, LARGE
 from halfbyte.errors import MemoryBudgetError, OutOfMemoryError, UnsupportedError
-from halfbyte.formats import gguf
+from halfbyte.formats import gguf, gguf_split
+from halfbyte.formats.model_file import ModelFile
 from halfbyte.text import footprint
 from halfbyte.text.footprint import FILE
 from halfbyte.text.planning import Settings, plan
 from halfbyte.weights import U8
 
 MARGIN = 16 << 20  # bytes beside a plan: stacks of threads, scratch of packing, holes
-_OTHERS = "other files"  # of a model in several
 _HEAP_ONLY = ("tokenizer", "interpreter")  # kinds that are in Pyodide's heap in any case
 
 _Room = Callable[[dict[str, int]], Any]  # kernels of a memory with room for these bytes by kind
@@ -42,23 +42,30 @@ class TabPlace(Place):
     backend : str
         "native" or the name of one table, which has addresses of 32 bits.
     threads : int
-
-    Attributes
-    ----------
-    total : int
-        Bytes of all files of a model in several, which go to one memory; else 0.
     """
 
     def __init__(self, name: str, settings: Settings, backend: str, threads: int) -> None:
         self._name, self._settings = name, settings
         self._backend, self._threads = backend, threads
-        self.total = 0
         self._pool: Any = None  # keeps workers until the model has a pool of its own
-        self._chosen: list[_Room] = []  # for several files, once the first has its place
+        self._whole: dict[str, int] = {}  # bytes by kind of a model in several files
+        self._chosen: list[_Room] = []  # for these, once the first has its place
+
+    def expect(self, parts: Sequence[ModelFile | None]) -> None:
+        """Know the headers of a model in several files, which go to one memory.
+
+        Raises
+        ------
+        FormatError, UnsupportedError
+            They are not a model's.
+        """
+        files = [part for part in parts if part is not None]
+        if len(files) == len(parts):
+            self._whole = self._planned(gguf_split.join_parts(files))
 
     def check(self, size: int) -> None:
         """Refuse a file for which no memory has room."""
-        self._in_first(self._files(size), lambda library: None)
+        self._in_first(self._known(size), lambda library: None)
 
     def allocate(self, size: int, start: U8) -> U8:
         """Bytes in the first memory that has room for the model."""
@@ -69,7 +76,7 @@ class TabPlace(Place):
         """As `allocate`; None if that is Pyodide's heap."""
         needs = self._needs(size, start)
         room, data = self._in_first(needs, lambda library: library and self._take(library, size))
-        self._chosen = [room] if self.total else []
+        self._chosen = [room] if self._whole else []
         return data
 
     def _take(self, library: Library, size: int) -> Any:
@@ -80,21 +87,20 @@ class TabPlace(Place):
         return data
 
     def _needs(self, size: int, start: U8) -> dict[str, int]:
-        """Bytes by kind; only the files' if they are small, or the header is not known."""
-        file = None
-        if size >= LARGE and not self.total and start[: len(gguf.MAGIC)].tobytes() == gguf.MAGIC:
-            pages = SharedArray.without_memory(size)
-            file = gguf.read_start(Path(self._name), pages, start.data)
-        if file is None:
-            return self._files(size)
+        """Bytes by kind; only the file's if it is small, or its header is not known."""
+        if size < LARGE or self._whole or start[: len(gguf.MAGIC)].tobytes() != gguf.MAGIC:
+            return self._known(size)
+        file = header_reader(self._name)(size, start.data)
+        return self._known(size) if file is None else self._planned(file)
+
+    def _known(self, size: int) -> dict[str, int]:
+        """The same, of a file whose header was not read."""
+        return self._whole if self._whole and not self._chosen else {FILE: size}
+
+    def _planned(self, file: ModelFile) -> dict[str, int]:
         planned = plan(file, self._settings).memory
         beside = {kind: n for kind, n in planned.items() if kind != "weights (packed)"}
-        return footprint.in_tab(beside, size)
-
-    def _files(self, size: int) -> dict[str, int]:
-        """Bytes of one file, and of the others that go where it goes."""
-        others = 0 if self._chosen else max(self.total - size, 0)
-        return {FILE: size, **({_OTHERS: others} if others else {})}
+        return footprint.in_tab(beside, file.size)
 
     def _in_first(
         self, needs: dict[str, int], allocate: Callable[[Any], Any]
@@ -115,6 +121,12 @@ class TabPlace(Place):
         yield from (_in_heap, shared) if alone else (shared, _in_heap)
         if self._backend == "native":
             yield partial(_apart, libraries.wide_library, 64)
+
+
+def header_reader(name: str) -> Callable[[int, Any], ModelFile | None]:
+    """Makes a GGUF file of its size and first bytes; None if the header goes on after them."""
+    path = Path(name)
+    return lambda size, start: gguf.read_start(path, SharedArray.without_memory(size), start)
 
 
 def _in_heap(needs: dict[str, int]) -> None:
