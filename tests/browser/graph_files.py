@@ -33,8 +33,8 @@ def png(rows: np.ndarray) -> bytes:  # type: ignore[type-arg]
     return b"\x89PNG\r\n\x1a\n" + body
 
 
-def classifier(last: bool = False) -> bytes:
-    """logits [1, 3] of a picture's middle: twenty times how red, green and blue it is."""
+def classifier(last: bool = False, classes: int = 3) -> bytes:
+    """logits [1, classes] of a picture's middle: twenty times how red, green and blue it is."""
     order = [0, 3, 1, 2] if last else [0, 1, 2, 3]
     dims: list[int | str] = [1, SIDE, SIDE, 3] if last else [1, 3, SIDE, SIDE]
     nodes = [
@@ -43,10 +43,30 @@ def classifier(last: bool = False) -> bytes:
         helper.make_node("Flatten", ["pooled"], ["flat"]),
         helper.make_node("MatMul", ["flat", "weights"], ["logits"]),
     ]  # fmt: skip
-    weights = numpy_helper.from_array(np.eye(3, dtype=np.float32) * 20, "weights")
+    weights = numpy_helper.from_array(np.eye(3, classes, dtype=np.float32) * 20, "weights")
     graph = helper.make_graph(
         nodes, "colours", [helper.make_tensor_value_info("image", TensorProto.FLOAT, dims)],
-        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, [1, 3])], [weights],
+        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, [1, classes])], [weights],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return bytes(model.SerializeToString())
+
+
+def listener() -> bytes:
+    """scores [1, 2] of a sound: 10 times its largest sample, and 1."""
+    nodes = [
+        helper.make_node("ReduceMax", ["waveform"], ["top"], axes=[1], keepdims=1),
+        helper.make_node("Mul", ["top", "ten"], ["loud"]),
+        helper.make_node("Concat", ["loud", "one"], ["scores"], axis=1),
+    ]
+    constants = [
+        numpy_helper.from_array(np.array([[value]], np.float32), name)
+        for name, value in (("ten", 10), ("one", 1))
+    ]
+    graph = helper.make_graph(
+        nodes, "loud",
+        [helper.make_tensor_value_info("waveform", TensorProto.FLOAT, [1, "samples"])],
+        [helper.make_tensor_value_info("scores", TensorProto.FLOAT, [1, 2])], constants,
     )  # fmt: skip
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
     return bytes(model.SerializeToString())
@@ -57,6 +77,7 @@ def write_files(folder: Path) -> None:
     (folder / "colours.onnx").write_bytes(classifier())
     (folder / "last.onnx").write_bytes(classifier(last=True))
     (folder / "colours.txt").write_text("\n".join(COLOURS), encoding="utf-8")
+    (folder / "labels.txt").write_text("loud\nsoft", encoding="utf-8")
     for name, colour in COLOURS.items():  # wide, with margins that are cropped
         rows = np.full((40, 100, 3), 128, np.uint8)
         rows[:, 30:70] = colour

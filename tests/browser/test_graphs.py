@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
 from tests.browser.conftest import tool
-from tests.browser.graph_files import COLOURS, SIDE, with_encoder
+from tests.browser.graph_files import COLOURS, SIDE, classifier, listener, with_encoder
 from tests.browser.visitor import MACHINE, READY, Visitor, pictures
-from tests.support.http_server import in_thread
+from tests.support.http_server import Server as ModelServer
+from tests.support.http_server import in_thread, status, whole
 from tests.support.pdf_files import written
 
 from halfbyte.web.server import Server
@@ -31,6 +33,7 @@ SIGN = [
     "Please ring twice!",
 ]
 
+WORD = {"name": "a.wav", "mimeType": "audio/wav"}
 PAGES = ["The bakery opens at five.", "The dentist works until noon."]
 
 DROP = """
@@ -243,3 +246,70 @@ def test_see_and_hear(finder: Visitor, repository: Path) -> None:
     )
     finder.page.screenshot(path=repository / "build/screenshots/senses.png", full_page=True)
     assert finder.page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_models_by_address(finder: Visitor, elsewhere: ModelServer, files: Path) -> None:
+    """Opened, kept, in the page's address; a photo, and a sound; cancelled, missing, and wrong."""
+    page, problem = finder.page, finder.page.locator("#onnx-problem")
+
+    def load(address: str) -> None:
+        page.fill("#onnx-url", address)
+        page.click("#onnx-load")
+
+    def opened(name: str, content: bytes) -> None:
+        elsewhere.body = content
+        load(elsewhere.url.replace("model.gguf", f"blob/{name}"))
+        expect(page.locator("#onnx-side .model-name")).to_have_text(name, timeout=READY)
+        expect(page.locator("#onnx-wait")).to_be_hidden(timeout=READY)
+
+    page.click("#onnx-tab")
+    opened("a thousand.onnx", classifier(classes=1000))
+    assert page.evaluate("location.hash") == "#onnx"
+    address = elsewhere.url.replace("model.gguf", "resolve/a thousand.onnx")
+    assert page.evaluate("new URLSearchParams(location.search).get('model')") == address
+    page.get_by_role("button", name="Look at the photo").click()
+    expect(page.locator("#inputs canvas")).to_be_visible()
+    assert page.locator("#inputs .picture select").first.input_value() == "imagenet"
+    assert finder.run_model()[0] == "tench"  # the first class, and the photo's middle is reddest
+    page.set_input_files("#onnx-file", {**WORD, "buffer": b"RIFF"})  # type: ignore[arg-type]
+    expect(problem).to_have_text("a.wav: no input of this model takes a sound")
+    page.reload()  # the address opens it again, from the shelf
+    expect(page.locator("#onnx-side .model-name")).to_have_text("a thousand.onnx", timeout=READY)
+    assert elsewhere.starts == [0]
+    page.click("#language-tab")
+    finder.unfold()
+    expect(page.locator("#shelf .tool").first).to_contain_text("a thousand.onnx")
+    page.click("#onnx-tab")
+
+    opened("loud.onnx", listener())
+    finder.give("onnx", files / "labels.txt")
+    page.get_by_role("button", name="Hear the word").click()
+    expect(page.locator("#inputs")).to_contain_text("speech.wav: 1.0 s, 16,")
+    assert finder.run_model() == ["loud", "soft"]
+    page.get_by_label("Samples per second").fill("8000")
+    page.get_by_label("Samples per second").blur()
+    expect(page.locator("#inputs")).to_contain_text("speech.wav: 1.0 s, 8,")
+    finder.run_model()
+    expect(page.locator("#onnx-state")).to_contain_text("waveform [1, 8")
+
+    over = threading.Event()
+    elsewhere.answer = lambda handler, start: over.wait(60)
+    load(elsewhere.url.replace("model.gguf", "slow.onnx"))
+    page.click("#onnx-cancel")
+    expect(page.locator("#onnx-wait")).to_be_hidden(timeout=READY)
+    over.set()
+    expect(problem).to_be_hidden()
+    elsewhere.answer = status(404)
+    load(elsewhere.url)
+    expect(problem).to_contain_text("model.gguf: the server answered 404", timeout=READY)
+    elsewhere.answer, elsewhere.body = whole, b"<html>"
+    load(elsewhere.url)
+    expect(problem).to_contain_text("model.gguf: not an ONNX model", timeout=READY)
+    assert finder.run_model() == ["loud", "soft"]  # the model in use continues
+    opened("text.onnx", (files / "small.onnx").read_bytes())
+    page.set_input_files("#onnx-file", files / "red.png")
+    expect(problem).to_have_text("red.png: no input of this model takes a picture")
+    listed = {"siblings": [{"rfilename": f"onnx/{n}.onnx"} for n in ("a", "model_quantized", "b")]}
+    page.route("https://*/api/models/o/n", lambda route: route.fulfill(body=json.dumps(listed)))
+    load("o/n")
+    expect(problem).to_contain_text("o/n/resolve/main/onnx/model_quantized.onnx: ", timeout=READY)

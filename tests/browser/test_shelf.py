@@ -26,6 +26,7 @@ FILES = [{"rfilename": name} for name in NAMES]
 ADDRESSES = {
     f"{HUB}/org/name/blob/main/a.gguf": f"{HUB}/org/name/resolve/main/a.gguf",
     "org/name:b.gguf": f"{HUB}/org/name/resolve/main/b.gguf",
+    "org/name/onnx/b.onnx": f"{HUB}/org/name/resolve/main/onnx/b.onnx",
     "org/name": f"{HUB}/org/name/resolve/main/a-Q4_0-00001-of-00002.gguf",
 }
 ADDRESS = "text => import('./models.mjs').then(({ addressOf }) => addressOf(text))"

@@ -22,9 +22,11 @@ from halfbyte.onnx.session.metadata import NodeArg
 from halfbyte.web.graphs import display, feeds
 from halfbyte.web.graphs.encoder import LENGTHS, batches
 from halfbyte.web.graphs.handler import Handler
+from halfbyte.web.graphs.naming import for_classes
 from halfbyte.web.graphs.passages import MAX_LENGTH, passages
 from halfbyte.web.graphs.pictures import layout, picture_array
 from halfbyte.web.graphs.side_files import labels
+from halfbyte.web.graphs.sounds import sound_array
 
 TEXT = """\
 Opening hours
@@ -121,6 +123,40 @@ def test_pictures() -> None:
 )
 def test_shapes_that_are_not_pictures(shape: list[int | str | None]) -> None:
     assert layout(shape) is None
+
+
+def test_pictures_and_sounds_by_name_and_shape() -> None:
+    def described(name: str, *shape: int | str | None) -> dict[str, Any]:
+        return feeds.describe(NodeArg(name, list(shape), "tensor(float)"), imagenet=True)
+
+    hub = described("pixel_values", "batch", "channels", "height", "width")
+    assert (hub["role"], hub["shape"], hub["scale"]) == ("picture", [1, 3, 224, 224], "imagenet")
+    assert described("x", 1, 224, 224, 3)["scale"] == "signed"
+    assert described("x", "batch", "channels", "height", "width")["role"] == "numbers"
+    sounds = [
+        ("x", 15600),
+        ("waveform", None),
+        ("audio", "batch", "n"),
+        ("input_values", 1, 1, "n"),
+    ]
+    assert {described(*one)["role"] for one in sounds} == {"sound"}
+    others = [("x", "n"), ("x", 1, 768), ("waveform", 2, "n"), ("audio", 2, 1, "n"), ("audio",)]
+    assert {described(*one)["role"] for one in others} == {"numbers"}
+
+
+def test_a_sound_is_cut_or_padded() -> None:
+    sound = np.linspace(-1, 1, 5, dtype=np.float32)
+    assert sound_array(sound.tobytes(), [1, None], np.float64).tolist() == [sound.tolist()]
+    assert sound_array(sound.tobytes(), [7], np.float32).tolist() == [*sound.tolist(), 0, 0]
+    assert sound_array(sound.tobytes(), ["n", 1, 3], np.float32).tolist() == [[sound[:3].tolist()]]
+    with pytest.raises(HalfbyteError, match="0 samples: expected 1 to"):
+        sound_array(b"", [None], np.float32)
+
+
+def test_names_of_classes() -> None:
+    assert for_classes(["a", "b"], 2) == ["a", "b"]
+    assert for_classes(["a", "b"], 3) == ("background", "a", "b")
+    assert [for_classes(["a", "b"], 4), for_classes([], 1)] == [(), ()]
 
 
 def test_numbers() -> None:

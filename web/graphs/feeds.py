@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.errors import HalfbyteError
-from halfbyte.web.graphs.pictures import layout, picture_array
+from halfbyte.web.graphs.pictures import Layout, layout, picture_array
+from halfbyte.web.graphs.sounds import sound_array, takes_sound
 
 Array = npt.NDArray[Any]
 
@@ -25,6 +26,7 @@ _DTYPES = {
     "int8": np.int8, "uint16": np.uint16, "int16": np.int16, "uint32": np.uint32,
     "int32": np.int32, "uint64": np.uint64, "int64": np.int64, "bool": np.bool_, "string": object,
 }  # fmt: skip
+_SAMPLES = ("float", "double", "float16")
 _PIXELS = ("float", "double", "float16", "uint8", "int8", "int32")
 
 
@@ -42,11 +44,13 @@ def element(arg: Arg) -> str:
     return match[1] if match else ""
 
 
-def describe(arg: Arg) -> dict[str, Any]:
+def describe(arg: Arg, imagenet: bool = False) -> dict[str, Any]:
     """The description of an input from which the page builds its form.
 
-    `role` is "picture", "ids", "mask", "types", "positions", "strings", "numbers", or "none" if the
-    page cannot fill it. `shape` has a proposal for every open size; `open` are their indices.
+    `role` is "picture", "sound", "ids", "mask", "types", "positions", "strings", "numbers", or
+    "none" if the page cannot fill it. `shape` has a proposal for every open size; `open` are their
+    indices. `imagenet` says that the model knows ImageNet's classes, whose pictures have a `scale`
+    by custom.
     """
     kind, shape = element(arg), [_proposal(dim) for dim in arg.shape]
     role = "numbers" if kind in _DTYPES else "none"
@@ -54,8 +58,10 @@ def describe(arg: Arg) -> dict[str, Any]:
         role = "strings"
     elif kind in ("int64", "int32") and arg.name in ROLES:
         role = ROLES[arg.name]
-    elif kind in _PIXELS and (form := layout(arg.shape)):
+    elif kind in _PIXELS and (form := layout(arg.shape, arg.name)):
         role, shape = "picture", form.shape
+    elif kind in _SAMPLES and takes_sound(arg.name, arg.shape):
+        role = "sound"
     return {
         "name": arg.name,
         "type": arg.type,
@@ -63,8 +69,14 @@ def describe(arg: Arg) -> dict[str, Any]:
         "shape": shape,
         "open": [i for i, dim in enumerate(arg.shape) if not isinstance(dim, int)],
         "role": role,
-        **({"height": form.height, "width": form.width} if role == "picture" and form else {}),
+        **(_of_picture(form, imagenet) if role == "picture" and form else {}),
     }
+
+
+def _of_picture(form: Layout, imagenet: bool) -> dict[str, Any]:
+    """Its sides, and the scale by custom: TensorFlow's, whose channels are last, or PyTorch's."""
+    scale = ("signed" if form.last else "imagenet") if imagenet else "unit"
+    return {"height": form.height, "width": form.width, "scale": scale}
 
 
 def feeds(
@@ -81,7 +93,7 @@ def feeds(
         For each input its `role`, and the arguments of that role's function; a `text` for ids is
         for all inputs that are made from tokens.
     pixels : mapping
-        Pixels of inputs with the role "picture".
+        Pixels of inputs with the role "picture", and samples of those with the role "sound".
     encode : callable or None
         The model's tokenizer.
 
@@ -108,10 +120,14 @@ def feeds(
 def _one(arg: Arg, wish: Mapping[str, Any], pixels: Any) -> Array:
     """The array of an input that is not made from tokens."""
     if wish["role"] == "picture":
-        form = layout(arg.shape)
+        form = layout(arg.shape, arg.name)
         if pixels is None or form is None:
             raise HalfbyteError("choose a picture, or drop one")
         return picture_array(pixels, form, _DTYPES[element(arg)], wish)
+    if wish["role"] == "sound":
+        if pixels is None or not takes_sound(arg.name, arg.shape):
+            raise HalfbyteError("choose a sound, or drop one")
+        return sound_array(pixels, arg.shape, _DTYPES[element(arg)])
     if wish["role"] == "strings":
         return string_array(arg, str(wish["text"]))
     if wish["role"] == "numbers":

@@ -79,25 +79,6 @@ class MeasuredSession(InferenceSession):
         return lambda program: Measured(opener(program), clock)
 
 
-@dataclass
-class Timing:
-    """Times of runs.
-
-    Attributes
-    ----------
-    first : float
-        Seconds of the first run, which also builds the program if shapes are new.
-    seconds : list of float
-        Seconds of each later run.
-    kernels : float
-        Share of the later runs' time that was spent in kernels; the rest is NumPy's and Python's.
-    """
-
-    first: float
-    seconds: list[float]
-    kernels: float
-
-
 class GraphModel:
     """A model in the page.
 

@@ -12,20 +12,20 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import PurePosixPath
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from halfbyte.errors import HalfbyteError
-from halfbyte.text.tokenizers import Tokenizer
 from halfbyte.web.engine import PROGRESS_SECONDS, plain
-from halfbyte.web.graphs import display, feeds, hearing, naming
+from halfbyte.web.graphs import hearing, naming
 from halfbyte.web.graphs.encoder import Encoder
 from halfbyte.web.graphs.graph_model import GraphModel
+from halfbyte.web.graphs.opened import Opened
 from halfbyte.web.graphs.pdf import pdf_pages
 from halfbyte.web.graphs.search import Search
-from halfbyte.web.graphs.side_files import is_side_file, labels, tokenizer
+from halfbyte.web.graphs.side_files import is_side_file, labels, labels_or_tokenizer, tokenizer
 from halfbyte.web.graphs.sight import Sight
-
-RUN_SECONDS, RUNS = 0.5, 20  # a model is run repeatedly up to this time and number
 
 Request = Mapping[str, Any]
 Reader = Callable[[Any, Callable[[int, "int | None"], None]], Awaitable[Any]]
@@ -48,9 +48,8 @@ class Handler:
         self._view, self._stopped, self._busy = "", False, False
         self._search: Search | None = None
         self._parts: dict[str, Any] = {}  # of an encoder that is not complete
-        self._model: GraphModel | None = None
-        self._tokenizer: Tokenizer | None = None
-        self._labels: list[str] = []
+        self._opened: Opened | None = None
+        self._fetching: asyncio.Task[Any] | None = None  # which a request to stop cancels
         self._namer: tuple[GraphModel, list[str]] | None = None
         self._sight: Sight | None = None
         self._listener: GraphModel | None = None
@@ -71,6 +70,8 @@ class Handler:
         asked = json.loads(request)
         if asked["ask"] == "stop":
             self._stopped = True
+            if self._fetching is not None:
+                self._fetching.cancel()
             return
         view, task = self._tasks[asked["ask"]]
         if self._busy:
@@ -79,6 +80,8 @@ class Handler:
         self._busy, self._stopped, self._view = True, False, view
         try:
             await task(asked, files)
+        except asyncio.CancelledError:
+            self._say("stopped")
         except Exception as error:
             self._say("error", text=plain(error))
         finally:
@@ -167,73 +170,48 @@ class Handler:
     # ---- any model -------------------------------------------------------------------------------
 
     async def _open(self, asked: Request, files: Any) -> None:
-        """Open a model; or labels, or a tokenizer, for the open model."""
-        fresh = False
-        for file in sorted(files, key=lambda file: is_side_file(file.name)):  # the model first
+        """Open a model, of a file or at an address; or labels, or a tokenizer, for the open one."""
+        fresh, url = False, asked.get("url")
+        if url:
+            self._use(await self._fetched(url, keep=True))
+            fresh = True
+        for file in sorted(
+            files or (), key=lambda file: is_side_file(file.name)
+        ):  # the model first
             data = await self._bytes(file)
             if is_side_file(file.name):
-                self._take_side_file(file.name, data)
+                side = labels_or_tokenizer(file.name, data)
+                self._opened_model().take(side)
                 continue
-            model = GraphModel(file.name, data, self._backend)
-            if self._model is not None:
-                self._model.close()
-            self._model, self._tokenizer, self._labels, fresh = model, None, [], True
-        if self._model is None:
-            raise HalfbyteError("There is no model yet: drop an ONNX file first.")
-        inputs = [feeds.describe(arg) for arg in self._model.inputs]
-        results = [
-            {"name": o.name, "type": o.type, "declared": ["?" if d is None else d for d in o.shape]}
-            for o in self._model.outputs
-        ]
-        self._say(
-            "model", **self._model.facts(), inputs=inputs, outputs=results, fresh=fresh,
-            labels=len(self._labels), tokenizer=self._tokenizer is not None,
-        )  # fmt: skip
+            self._use(GraphModel(file.name, data, self._backend))
+            fresh = True
+        self._say("model", **self._opened_model().facts(), fresh=fresh)
 
-    def _take_side_file(self, name: str, data: Any) -> None:
-        try:
-            self._labels = labels(bytes(data))
-        except ValueError:
-            self._tokenizer = tokenizer(name, data)
+    def _use(self, model: GraphModel) -> None:
+        if self._opened is not None:
+            self._opened.model.close()
+        self._opened = Opened(model)
+
+    def _opened_model(self) -> Opened:
+        if self._opened is None:
+            raise HalfbyteError("There is no model yet: drop an ONNX file first.")
+        return self._opened
 
     async def _run(self, asked: Request, files: Any) -> None:
         """Run the model several times; post the outputs of the first run, and the times."""
-        if self._model is None:
-            raise HalfbyteError("There is no model yet: drop an ONNX file first.")
-        encode = self._tokenizer.encode if self._tokenizer is not None else None
-        arrays = feeds.feeds(self._model.inputs, asked["inputs"], files or {}, encode)
-        results, first, _ = self._model.timed(arrays)
-        seconds: list[float] = []
-        kernels, start = 0.0, time.perf_counter()
-        while len(seconds) < RUNS and time.perf_counter() - start < RUN_SECONDS:
-            await asyncio.sleep(0)
-            if self._stopped and seconds:
-                break
-            _, taken, in_kernels = self._model.timed(arrays)
-            seconds.append(taken)
-            kernels += in_kernels
-        names = [output.name for output in self._model.outputs]
-        self._say(
-            "result",
-            outputs=[
-                display.describe(n, v, self._labels) for n, v in zip(names, results, strict=True)
-            ],
-            first=first,
-            seconds=seconds,
-            kernels=kernels / max(sum(seconds), 1e-9),
-            fed=[f"{name} {list(value.shape)}" for name, value in arrays.items()],
-            **self._model.facts(),
-        )
+        opened = self._opened_model()
+        if opened.is_imagenet and asked.get("names") and not opened.names:
+            opened.names = await self._names(asked["names"])
+        result = await opened.run(asked["inputs"], files or {}, lambda: self._stopped)
+        self._say("result", **result)
 
     # ---- pictures and sounds ---------------------------------------------------------------------
 
     async def _name(self, asked: Request, files: Any) -> None:
         """Name what a picture shows."""
         if self._namer is None:
-            from halfbyte import download
-
-            names = await download.fetch(asked["names"], keep=False)
-            self._namer = await self._fetched(asked["namer"]), labels(bytes(names.data))
+            names = await self._names(asked["names"])
+            self._namer = await self._fetched(asked["namer"]), names
         start = time.perf_counter()
         best = naming.best(*self._namer, files["pixels"])
         self._say("named", best=best, seconds=time.perf_counter() - start)
@@ -256,12 +234,23 @@ class Handler:
         speech = hearing.probabilities(self._listener, files["samples"])
         self._say("heard", parts=hearing.parts(speech), seconds=time.perf_counter() - start)
 
-    async def _fetched(self, url: str) -> GraphModel:
+    async def _fetched(self, url: str, keep: bool = False) -> GraphModel:
         from halfbyte import download
 
         progress = self._progress("Loading the model")
-        file = await download.fetch(url, keep=False, progress=progress)
-        return GraphModel(url.rsplit("/", 1)[-1], file.data, self._backend)
+        self._fetching = asyncio.current_task()
+        try:
+            file = await download.fetch(url, keep=keep, progress=progress)
+        finally:
+            self._fetching = None
+        name = PurePosixPath(unquote(urlsplit(url).path)).name or url
+        return GraphModel(name, file.data, self._backend)
+
+    async def _names(self, url: str) -> list[str]:
+        """The names of ImageNet's classes, a file of the page."""
+        from halfbyte import download
+
+        return labels(bytes((await download.fetch(url, keep=False)).data))
 
     # ---- files -----------------------------------------------------------------------------------
 

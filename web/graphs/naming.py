@@ -12,6 +12,15 @@ from halfbyte.web.graphs.display import describe
 from halfbyte.web.graphs.graph_model import GraphModel
 from halfbyte.web.graphs.pictures import layout, picture_array
 
+IMAGENET = (1000, 1001)  # classes, without and with one for the background
+
+
+def for_classes(names: Sequence[str], count: int) -> Sequence[str]:
+    """The names of `count` classes, of which the first may be the background; () if they differ."""
+    if names and count == len(names) + 1:
+        return ("background", *names)
+    return names if count == len(names) else ()
+
 
 def best(model: GraphModel, names: Sequence[str], pixels: Any) -> list[dict[str, Any]]:
     """The likeliest classes, the likeliest first, each as a `name` and a `share` (0..1).

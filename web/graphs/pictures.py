@@ -15,6 +15,7 @@ Array = npt.NDArray[Any]
 
 _SIDE = 224  # pixels of open sides
 _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's pictures in 0..1
+_HUB_NAME = "pixel_values"  # [batch, channels, height, width]
 _LUMINANCE = (0.299, 0.587, 0.114)
 
 
@@ -36,11 +37,14 @@ class Layout:
         return [1, *one] if self.batched else one
 
 
-def layout(shape: Sequence[int | str | None]) -> Layout | None:
+def layout(shape: Sequence[int | str | None], name: str = "") -> Layout | None:
     """The layout of an input of this shape, or None if it does not take a picture.
 
-    The size of the channels must be 1, 3 or 4; open sides are 224.
+    The size of the channels must be 1, 3 or 4; open sides are 224. Where all are open, as in files
+    of the hub's exporters, the name tells.
     """
+    if name == _HUB_NAME and len(shape) == 4 and not isinstance(shape[1], int):
+        shape = [shape[0], 3, *shape[2:]]
     batched = len(shape) == 4
     if batched and isinstance(shape[0], int) and shape[0] != 1:
         return None

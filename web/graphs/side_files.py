@@ -19,6 +19,14 @@ def is_side_file(name: str) -> bool:
     return name.lower().endswith(SUFFIXES)
 
 
+def labels_or_tokenizer(name: str, data: Any) -> list[str] | Tokenizer:
+    """Whichever of them a file is; for errors see `tokenizer`."""
+    try:
+        return labels(bytes(data))
+    except ValueError:
+        return tokenizer(name, data)
+
+
 def tokenizer(name: str, data: Any) -> Tokenizer:
     """A tokenizer from a file's bytes.
 

@@ -2,7 +2,7 @@
 import { chat } from "./chat.mjs";
 import { copying } from "./code.mjs";
 import { isolate, keepSite } from "./isolate.mjs";
-import { absolute, addressOf, link, shelf, showModel, wanted } from "./models.mjs";
+import { absolute, addressOf, isGraph, link, shelf, showModel, wanted } from "./models.mjs";
 import { python } from "./python.mjs";
 import { $, megabytes, notices, share } from "./show.mjs";
 import { lacking, persist } from "./storage.mjs";
@@ -181,17 +181,25 @@ function request(message) {
   texts.instead(() => load(message));
 }
 
-// Loads a model by its address, which the page's address then has too.
-async function visit(text, touches = true) {
+// Loads a model by its address, which the page's address then has too: one in ONNX, or from the
+// tab for those, in that tab.
+async function visit(text, touches = true, kind = "gguf") {
   try {
-    const url = await addressOf(text);
-    link(url);
+    const url = await addressOf(text, kind);
     persist();
+    if (kind === "onnx" || isGraph(url)) {
+      if (isGraph(url)) link(url, "#onnx");
+      open("onnx");
+      (await graphs).fetch(url);
+      return;
+    }
+    link(url, location.hash);
     const message = { kind: "load", url, keep: true };
     if (touches) request(message);
     else load(message);
   } catch (error) {
-    problem(error.message);
+    if (openTab() === "onnx") (await graphs).problem(error.message);
+    else problem(error.message);
   }
 }
 
@@ -199,9 +207,15 @@ async function visit(text, touches = true) {
 async function back() {
   const url = wanted();
   if ((url ?? "") === address || loading) return;
+  if (url && isGraph(url)) {
+    (await graphs)?.fetch(url);
+    return;
+  }
   if (url) request({ kind: "load", url: await addressOf(url), keep: true });
   else request({ kind: "load", url: absolute(site.model), keep: false });
 }
+
+const visitGraph = (text) => visit(text, true, "onnx");
 
 // Files go to the open tab; an ONNX file that is dropped on the first tab opens the ONNX tab.
 async function dropped(files, place) {
@@ -214,7 +228,7 @@ async function dropped(files, place) {
 async function opened(name) {
   if (name === "language") return;
   try {
-    graphs ??= Promise.all([import("./graphs.mjs"), settings]).then(([module, known]) => module.graphs(send, known));
+    graphs ??= Promise.all([import("./graphs.mjs"), settings]).then(([module, known]) => module.graphs(send, known, visitGraph));
     (await graphs).open(name);
   } catch (error) {
     graphs = undefined;

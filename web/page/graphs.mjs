@@ -33,18 +33,24 @@ export function side(view, { drop, accept, take }) {
   };
 }
 
-export function graphs(send, settings) {
+// `visit` opens a model by its address.
+export function graphs(send, settings, visit) {
   const ask = (view) => (request, files) => send({ kind: "graphs", view, request, files });
   const views = {
     search: search(ask("search"), side, settings.encoder ?? {}),
-    onnx: onnx(ask("onnx"), side),
+    onnx: onnx(ask("onnx"), side, settings.senses?.names && new URL(settings.senses.names, location.href).href, visit),
     sense: sense(ask("sense"), settings.senses ?? {}),
   };
   return {
+    fetch: views.onnx.fetch,
+    problem: views.onnx.problem,
     open: (name) => views[name].open?.(),
-    drop: (name, files, place) => (name === "onnx" && views.sense.take(files, views.onnx.has(), place)) || views[name].take(files),
+    drop: (name, files, place) => (name === "onnx" && views.sense.take(files, views.onnx.takes, place)) || views[name].take(files),
     stop: (name) => views[name].stop(),
     lost: () => Object.values(views).forEach((view) => view.lost()),
-    receive: ({ view, event, ...content }) => views[view].on[event]?.(content),
+    receive({ view, event, ...content }) {
+      views[view].on[event]?.(content);
+      if (view === "onnx" && event === "model") send({ kind: "shelf" });
+    },
   };
 }

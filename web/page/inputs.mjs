@@ -1,5 +1,6 @@
-// The form for a model's inputs: a picture, a text, or numbers.
+// The form for a model's inputs: a picture, a sound, a text, or numbers.
 import { make } from "./show.mjs";
+import { RATE, record, samplesOf } from "./sound.mjs";
 
 const MAX_SIDE = 4096;  // pixels
 const FOLLOW = ["mask", "types", "positions"];  // computed from a text's tokens
@@ -41,7 +42,7 @@ function numbers(input, more = []) {
   const open = make("div", { class: "controls" }, ...sizes.map((size, i) => labelled(String(input.declared[input.open[i]]), size)));
   const update = () => {
     typed.hidden = fill.value !== "values";
-    open.hidden = fill.value === "picture" || !sizes.length;
+    open.hidden = ["picture", "sound"].includes(fill.value) || !sizes.length;
   };
   fill.addEventListener("change", update);
   update();
@@ -57,18 +58,38 @@ function numbers(input, more = []) {
   };
 }
 
+// A button that gets a file from `source` and hands it to `take`; `report` shows why that failed.
+function giver(text, source, take, report) {
+  const button = make("button", { type: "button", textContent: text });
+  button.addEventListener("click", async () => {
+    button.disabled = true;
+    try {
+      await take(await source());
+    } catch (error) {
+      report(error.message);
+    }
+    button.disabled = false;
+  });
+  return button;
+}
+
+const fetched = (name) => async () => new File([await (await fetch(name)).blob()], name);
+const recorded = async () => new File([await record()], "the recording");
+
 function picture(input, problem) {
   const chosen = numbers(input, [["picture", "A picture"]]);
   const file = make("input", { type: "file", accept: "image/*", class: "unseen-file" });
   const canvas = make("canvas", { width: 0, height: 0, hidden: true, role: "img", "aria-label": "The picture as the model receives it" });
   const [height, width] = [number(input.height, MAX_SIDE), number(input.width, MAX_SIDE)];
   const [scale, fit] = [select(SCALES), select(FITS)];
+  scale.value = input.scale;
   const invert = make("input", { type: "checkbox" });
   const choose = labelled("Choose a picture", file);
   choose.className = "button";
   const size = make("div", { class: "controls" }, labelled("Height", height), labelled("Width", width));
   size.hidden = !input.open.some((place) => input.shape[place] > 4);
-  const options = make("div", { class: "picture" }, make("div", { class: "row" }, file, choose, canvas), size,
+  const options = make("div", { class: "picture" }, make("div", { class: "row wraps" }, file, choose,
+    giver("Look at the photo", fetched("coffee.jpg"), (photo) => take(photo), problem), canvas), size,
     make("div", { class: "controls" }, labelled("Values", scale), labelled("Fit", fit), labelled("Invert ", invert)));
   let bitmap;
   const draw = () => {
@@ -95,6 +116,7 @@ function picture(input, problem) {
     if (file.files.length) take(file.files[0]).catch((error) => problem(error.message));
   });
   return {
+    kind: "image",
     take,
     content: [...chosen.content, options],
     value() {
@@ -103,7 +125,44 @@ function picture(input, problem) {
         role: "picture", height: Number(height.value), width: Number(width.value), scale: scale.value, invert: invert.checked,
       };
     },
-    pixels: draw,
+    data: draw,
+  };
+}
+
+function sound(input, problem) {
+  const chosen = numbers(input, [["sound", "A sound"]]);
+  const file = make("input", { type: "file", accept: "audio/*", class: "unseen-file" });
+  const choose = labelled("Choose a sound", file);
+  choose.className = "button";
+  const rate = number(RATE, 48_000);
+  rate.min = 8000;
+  const heard = make("p", { class: "quiet" });
+  let given;  // a file, which is decoded at the rate asked for
+  let samples;
+
+  async function take(from) {
+    samples = await samplesOf(await from.arrayBuffer(), from.name, Number(rate.value));
+    given = from;
+    heard.textContent = `${from.name}: ${(samples.length / Number(rate.value)).toFixed(1)} s, ${samples.length.toLocaleString("en")} samples`;
+    chosen.fill.value = "sound";
+    chosen.update();
+    showOptions();
+  }
+
+  const report = (error) => problem(error.message);
+  const options = make("div", {}, make("div", { class: "row wraps" }, file, choose,
+    giver("Record", recorded, take, problem), giver("Hear the word", fetched("speech.wav"), take, problem)), heard,
+  make("div", { class: "controls" }, labelled("Samples per second", rate)));
+  const showOptions = () => { options.hidden = chosen.fill.value !== "sound"; };
+  chosen.fill.addEventListener("change", showOptions);
+  file.addEventListener("change", () => { if (file.files.length) take(file.files[0]).catch(report); });
+  rate.addEventListener("change", () => { if (given && rate.checkValidity()) take(given).catch(report); });
+  return {
+    kind: "audio",
+    take,
+    content: [...chosen.content, options],
+    value: () => (chosen.fill.value === "sound" ? { role: "sound" } : chosen.value()),
+    data: () => samples && new Uint8Array(samples.buffer),
   };
 }
 
@@ -115,6 +174,7 @@ function written(input, tokenizer) {
 
 function control(input, tokenizer, problem) {
   if (input.role === "picture") return picture(input, problem);
+  if (input.role === "sound") return sound(input, problem);
   if (input.role === "numbers") return numbers(input);
   if (FOLLOW.includes(input.role)) return { value: () => ({ role: input.role }) };
   if (input.role === "none") {
@@ -123,7 +183,7 @@ function control(input, tokenizer, problem) {
   return written(input, tokenizer);
 }
 
-// `problem` shows why a chosen picture cannot be used.
+// `problem` shows why a chosen picture or sound cannot be used.
 export function inputs(box, problem) {
   let controls = {};
   return {
@@ -142,21 +202,23 @@ export function inputs(box, problem) {
       box.replaceChildren(...fields.filter(Boolean));
       if (follow.length) box.append(make("p", { class: "quiet", textContent: `Made from the text: ${follow.join(", ")}.` }));
     },
-    // A dropped picture goes to the first input that takes one.
-    async picture(file) {
-      const taker = Object.values(controls).find((field) => field.take);
-      if (!taker) throw new Error(`${file.name}: no input of this model takes a picture`);
+    takes: (file) => Object.values(controls).some(({ kind }) => kind && file.type.startsWith(`${kind}/`)),
+    // A dropped picture or sound goes to the first input that takes one.
+    async take(file) {
+      const taker = Object.values(controls).find(({ kind }) => kind && file.type.startsWith(`${kind}/`));
+      const what = file.type.startsWith("image/") ? "picture" : "sound";
+      if (!taker) throw new Error(`${file.name}: no input of this model takes a ${what}`);
       await taker.take(file);
     },
     collect() {
       const asked = {};
-      const drawn = {};
+      const files = {};
       for (const [name, field] of Object.entries(controls)) {
         asked[name] = field.value();
-        const data = asked[name].role === "picture" && field.pixels();
-        if (data) drawn[name] = data;
+        const data = ["picture", "sound"].includes(asked[name].role) && field.data();
+        if (data) files[name] = data;
       }
-      return { asked, pixels: drawn };
+      return { asked, files };
     },
   };
 }

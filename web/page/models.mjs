@@ -2,27 +2,33 @@
 import { $, make, megabytes, runsOn, showMemory } from "./show.mjs";
 
 const HUB = "https://huggingface.co";
-const NAME = /^[\w.-]+\/[\w.-]+(:[\w./-]+)?$/;
+const NAME = /^([\w.-]+\/[\w.-]+)(?:[:/]([\w./-]+))?$/;
 const OTHER_PART = /(?<!-00001)-of-\d{5}\.gguf$/;  // of a model in several files
-const PREFERRED = [/q4_0/i, /q4_k_m/i, /q8_0/i];
+const KINDS = {  // of files, the preferred first
+  gguf: [/q4_0/i, /q4_k_m/i, /q8_0/i],
+  onnx: [/int8|quantized/i, /model\.onnx$/],
+};
 
-// The address of a model's file: of a page that shows the file, or of a hub's ORG/NAME or
-// ORG/NAME:FILE. Throws if there is none.
-export async function addressOf(text) {
+// Whether an address is one of an ONNX file.
+export const isGraph = (url) => /\.onnx$/i.test(url.split(/[?#]/)[0]);
+
+// The address of a model's file: of a page that shows the file, or of a hub's ORG/NAME, ORG/NAME:FILE
+// or ORG/NAME/FILE. `kind` is the kind of file that a name without one means. Throws if there is none.
+export async function addressOf(text, kind = "gguf") {
   const given = text.trim();
-  if (!NAME.test(given)) return given.replace("/blob/", "/resolve/");
-  const [repository, file] = given.split(":");
-  return `${HUB}/${repository}/resolve/main/${file ?? await chosen(repository)}`;
+  const [, repository, file] = NAME.exec(given) ?? [];
+  if (!repository) return given.replace("/blob/", "/resolve/");
+  return `${HUB}/${repository}/resolve/main/${file ?? await chosen(repository, kind)}`;
 }
 
-// The file of a repository to open, of those in GGUF.
-async function chosen(repository) {
+// The file of a repository to open.
+async function chosen(repository, kind) {
   const answer = await fetch(`${HUB}/api/models/${repository}`).catch((error) => ({ status: error.message }));
   if (!answer.ok) throw new Error(`${repository}: the hub answered ${answer.status}`);
   const { siblings = [] } = await answer.json();
-  const names = siblings.map(({ rfilename }) => rfilename).filter((name) => name.endsWith(".gguf") && !OTHER_PART.test(name));
-  const best = PREFERRED.map((type) => names.find((name) => type.test(name))).find(Boolean) ?? names[0];
-  if (!best) throw new Error(`${repository}: holds no GGUF file`);
+  const names = siblings.map(({ rfilename }) => rfilename).filter((name) => name.endsWith(`.${kind}`) && !OTHER_PART.test(name));
+  const best = KINDS[kind].map((type) => names.find((name) => type.test(name))).find(Boolean) ?? names[0];
+  if (!best) throw new Error(`${repository}: holds no ${kind.toUpperCase()} file`);
   return best;
 }
 
@@ -61,9 +67,11 @@ export const absolute = (address) => new URL(address, location.href).href;
 // The address of a model in the page's own address: a link to the page with that model.
 export const wanted = () => new URL(location.href).searchParams.get("model");
 
-export function link(url) {
-  if (wanted() === url) return;
+// `tab` is the one in which it opens.
+export function link(url, tab) {
   const there = new URL(location.href);
+  if (wanted() === url && there.hash === tab) return;
   there.searchParams.set("model", url);
+  there.hash = tab;
   history.pushState(null, "", there);
 }

@@ -2,24 +2,28 @@
 import { inputs } from "./inputs.mjs";
 import { $, classes, make, megabytes, milliseconds, notices } from "./show.mjs";
 
-export function onnx(ask, side) {
+const isSense = (file) => /^(image|audio)\//.test(file.type);
+
+// `names` is the address of the names of ImageNet's classes, `visit` opens a model by its address.
+export function onnx(ask, side, names, visit) {
   const { wait, problem } = notices("onnx-");
   const form = inputs($("inputs"), problem);
   const card = side("onnx", {
-    drop: "Drop an ONNX model here, optionally with labels (.txt, .json), a tokenizer.json or a picture, or",
-    accept: ".onnx,.json,.txt,.model,image/*",
+    drop: "Drop an ONNX model here, optionally with labels (.txt, .json), a tokenizer.json, a picture or a sound, or",
+    accept: ".onnx,.json,.txt,.model,image/*,audio/*",
     take,
   });
   let ready = false;
   let busy = false;
-  let pictures = [];  // dropped together with a model
-  let given = [];  // the files of the current model
-  let opening = [];  // files that are being opened
+  let senses = [];  // pictures and sounds, dropped together with a model
+  let given = [];  // the files of the current model, or its `{ url }`
+  let opening = [];  // those that are being opened
   let facts = [];
 
   function update() {
     $("onnx-run").disabled = !ready || busy;
     $("onnx-stop").disabled = !(busy && ready);
+    $("onnx-load").disabled = busy;
     card.busy(busy);
     $("outputs").setAttribute("aria-busy", String(busy));
   }
@@ -34,6 +38,7 @@ export function onnx(ask, side) {
 
   function end() {
     busy = false;
+    $("onnx-cancel").hidden = true;
     wait();
     update();
   }
@@ -41,20 +46,22 @@ export function onnx(ask, side) {
   async function take(files) {
     if (busy) return;
     problem("");
-    pictures = files.filter((file) => file.type.startsWith("image/"));
-    const others = files.filter((file) => !pictures.includes(file));
+    senses = files.filter(isSense);
+    const others = files.filter((file) => !senses.includes(file));
     if (others.length) load(others);
     else await place();
   }
 
   function load(files) {
     opening = files;
-    begin("Loading", { ask: "open" }, files);
+    const url = files.find((file) => file.url)?.url;
+    begin(url ? "Loading the model" : "Loading", { ask: "open", url }, files.filter((file) => !file.url));
+    $("onnx-cancel").hidden = !url;
   }
 
   async function place() {
     try {
-      for (const picture of pictures.splice(0)) await form.picture(picture);
+      for (const file of senses.splice(0)) await form.take(file);
     } catch (error) {
       problem(error.message);
     }
@@ -88,8 +95,12 @@ export function onnx(ask, side) {
       $("onnx-state").textContent = `${seconds.length + 1} runs of ${fed.join(", ")}`;
       card.show(model, facts);
     },
+    stopped: () => {
+      opening = [];
+      end();
+    },
     error: ({ text }) => {
-      [opening, pictures] = [[], []];
+      [opening, senses] = [[], []];
       end();
       problem(text);
     },
@@ -98,21 +109,30 @@ export function onnx(ask, side) {
   $("onnx-form").addEventListener("submit", (event) => {
     event.preventDefault();
     if ($("onnx-run").disabled) return;
-    const { asked, pixels } = form.collect();
+    const { asked, files } = form.collect();
     $("onnx-state").textContent = "";
-    begin("Running", { ask: "run", inputs: asked }, pixels);
+    begin("Running", { ask: "run", inputs: asked, names }, files);
   });
-  $("onnx-stop").addEventListener("click", () => ask({ ask: "stop" }));
+  $("onnx-url-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    if (!busy) visit($("onnx-url").value);
+  });
+  for (const id of ["onnx-stop", "onnx-cancel"]) $(id).addEventListener("click", () => ask({ ask: "stop" }));
   update();
   return {
     on,
     take,
-    has: () => ready,
+    takes: (file) => ready && form.takes(file),
+    problem,
+    // A model from an address, unless it is the one that is open.
+    fetch(url) {
+      if (!busy && (!ready || given[0]?.url !== url)) load([{ url }]);
+    },
     stop: () => { if (busy) ask({ ask: "stop" }); },
     // Python was restarted without the model; `open` loads it again.
     lost() {
       ready = false;
-      [opening, pictures] = [[], []];
+      [opening, senses] = [[], []];
       end();
       $("onnx-form").hidden = true;
       $("onnx-none").hidden = false;

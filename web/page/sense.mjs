@@ -1,12 +1,11 @@
 // See and hear: what a picture shows, the text in it, and the speech in a sound, one click away.
 import { pixels } from "./inputs.mjs";
 import { $, classes, make, megabytes, milliseconds, notices } from "./show.mjs";
+import { RATE, RECORDED, record, samplesOf } from "./sound.mjs";
 
 const NAMED_SIDE = 224;  // pixels of the square that is named: the middle of a picture
 const SIDE = 640;  // pixels of a picture's longer side
 const MULTIPLE = 32;
-const RATE = 16_000;  // samples per second
-const RECORDED = 4;  // seconds
 const SIGN = [["Golden Heron Inn", 58, 120], ["Breakfast from 6 to 10", 34, 215], ["Rooms: 90 coins a night", 34, 280], ["Please ring twice!", 28, 400]];
 
 const context = () => $("seen").getContext("2d", { willReadFrequently: true });
@@ -33,29 +32,6 @@ function drawPicture(canvas, bitmap, multiple) {
   paper.fillStyle = "#fff";
   paper.fillRect(0, 0, canvas.width, canvas.height);
   paper.drawImage(bitmap, 0, 0, width, height);
-}
-
-// Samples of a sound in one channel at RATE, from -1 to 1.
-async function samplesOf(data) {
-  const sound = await new OfflineAudioContext(1, 1, RATE).decodeAudioData(data);
-  const samples = new Float32Array(sound.length);
-  for (let channel = 0; channel < sound.numberOfChannels; channel += 1) {
-    sound.getChannelData(channel).forEach((value, i) => { samples[i] += value / sound.numberOfChannels; });
-  }
-  return samples;
-}
-
-async function record() {
-  const stream = await navigator.mediaDevices.getUserMedia({ audio: true });
-  const recorder = new MediaRecorder(stream);
-  const pieces = [];
-  recorder.addEventListener("dataavailable", ({ data }) => pieces.push(data));
-  const ended = new Promise((resolve) => { recorder.addEventListener("stop", resolve); });
-  recorder.start();
-  setTimeout(() => recorder.stop(), 1000 * RECORDED);
-  await ended;
-  for (const track of stream.getTracks()) track.stop();
-  return new Blob(pieces).arrayBuffer();
 }
 
 function drawSound(samples, parts) {
@@ -121,10 +97,10 @@ export function sense(ask, models) {
 
   async function hear(data, name) {
     try {
-      samples = await samplesOf(data);
-    } catch {
+      samples = await samplesOf(data, name);
+    } catch (error) {
       end();
-      problem(`${name}: not a sound that this browser can read`);
+      problem(error.message);
       return;
     }
     begin("Listening");
@@ -213,13 +189,14 @@ export function sense(ask, models) {
   update();
   return {
     on,
-    // Takes a dropped sound, or a picture unless it is for a model that is open. Text is read in
+    // Takes a dropped picture or sound unless the model that is open `takes` it. Text is read in
     // pictures that are dropped there.
-    take(files, open, place) {
+    take(files, takes, place) {
       if (busy || !present || files.length !== 1) return false;
       const [file] = files;
       if (file.type.startsWith("image/") && place.closest?.("#reading")) readFile(file);
-      else if (file.type.startsWith("image/") && !open) nameFile(file);
+      else if (takes(file)) return false;
+      else if (file.type.startsWith("image/")) nameFile(file);
       else if (file.type.startsWith("audio/")) takeSound(file);
       else return false;
       return true;

@@ -1,0 +1,32 @@
+// Sounds: their samples, from a file or from the microphone.
+export const RATE = 16_000;  // samples per second
+export const RECORDED = 4;  // seconds
+
+// Samples of a sound in one channel, from -1 to 1.
+export async function samplesOf(data, name, rate = RATE) {
+  let sound;
+  try {
+    sound = await new OfflineAudioContext(1, 1, rate).decodeAudioData(data);
+  } catch {
+    throw new Error(`${name}: not a sound that this browser can read`);
+  }
+  const samples = new Float32Array(sound.length);
+  for (let channel = 0; channel < sound.numberOfChannels; channel += 1) {
+    sound.getChannelData(channel).forEach((value, i) => { samples[i] += value / sound.numberOfChannels; });
+  }
+  return samples;
+}
+
+// What the microphone hears in RECORDED seconds, as a file's bytes.
+export async function record() {
+  const stream = await navigator.mediaDevices.getUserMedia({ audio: true });
+  const recorder = new MediaRecorder(stream);
+  const pieces = [];
+  recorder.addEventListener("dataavailable", ({ data }) => pieces.push(data));
+  const ended = new Promise((resolve) => { recorder.addEventListener("stop", resolve); });
+  recorder.start();
+  setTimeout(() => recorder.stop(), 1000 * RECORDED);
+  await ended;
+  for (const track of stream.getTracks()) track.stop();
+  return new Blob(pieces).arrayBuffer();
+}
