@@ -171,7 +171,10 @@ class Engine:
             more: dict[str, Any] = self._odds(generation) if generation.logprobs else {}
             if render and (now := time.perf_counter()) - rendered > RENDER_SECONDS:
                 more["html"], rendered = render(generation.text), now
-            self._say("piece", text=piece, tokens=len(generation.ids), **more)
+            self._say(
+                "piece", text=piece, tokens=len(generation.ids),
+                decode_speed=generation.decode_speed, **more,
+            )  # fmt: skip
         self._say(
             "done",
             html=render(generation.text) if render else "",

@@ -43,6 +43,8 @@ def test_a_story(user: User, golden: str) -> None:
     assert user.page.locator("#begun").text_content() == PROMPT
     for name in ("decode-speed", "prompt-speed", "first-token"):
         assert float(user.get(name)) > 0
+    curve = user.page.locator("#speed-curve figcaption b").inner_text()
+    assert curve == f"{user.get('decode-speed')} tokens/s"
     assert "mostly Q4_0;" in user.get("model-facts")
     rows = user.page.locator("#memory tr").all_inner_texts()
     names = [row.split("\t")[0] for row in rows]

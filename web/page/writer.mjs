@@ -12,7 +12,6 @@ export function writer({ send, problem, update }) {
   let unasked = false;  // whether the text is the page's own first story
   let touched = false;  // whether the page has told its story, or the user has begun something
   let next;  // what the user has asked for instead of that story
-  let firstPiece = 0;
   let shown;  // the view whose text is being generated
   const curves = { speed: curve("speed-curve", (value) => `${speed(value)} tokens/s`), memory: curve("memory-curve", megabytes) };
 
@@ -44,7 +43,6 @@ export function writer({ send, problem, update }) {
     }
     problem("");
     touched = running = true;
-    firstPiece = 0;
     shown = view;
     for (const one of Object.values(curves)) one.begin();
     view.speed.textContent = "";
@@ -84,22 +82,21 @@ export function writer({ send, problem, update }) {
       running = unasked = false;
       return proceed();
     },
-    piece({ text, tokens: count, heap, ...more }) {
+    piece({ text, tokens: count, decode_speed: now, heap, ...more }) {
       if (next) return;
-      firstPiece ||= performance.now();
       shown.piece(text, more);
-      const seconds = (performance.now() - firstPiece) / 1000;
-      if (count < 2 || seconds <= 0) return;
-      $("decode-speed").textContent = speed((count - 1) / seconds);
-      curves.speed.add((count - 1) / seconds);
+      if (!now) return;
+      $("decode-speed").textContent = speed(now);
+      curves.speed.add(now);
       curves.memory.add(heap);
-      shown.speed.textContent = `${tokens(count)}, ${speed((count - 1) / seconds)} tokens/s`;
+      shown.speed.textContent = `${tokens(count)}, ${speed(now)} tokens/s`;
     },
     done(result) {
       running = unasked = false;
       if (proceed()) return;
       problem("");
       $("decode-speed").textContent = result.decode_speed ? speed(result.decode_speed) : "–";
+      if (result.decode_speed) curves.speed.end(result.decode_speed);
       $("prompt-speed").textContent = speed(result.prompt_speed);
       $("first-token").textContent = (1000 * result.first_token).toFixed(0);
       shown.speed.textContent = `${tokens(result.tokens)}${result.stopped ? ", stopped" : ""}`;
