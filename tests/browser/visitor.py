@@ -91,7 +91,7 @@ class Visitor(User):
         """Run the model; returns the best classes."""
         self.page.click("#onnx-run")
         expect(self.page.locator("#outputs")).to_have_attribute("aria-busy", "false", timeout=READY)
-        return self.page.locator(".best th").all_inner_texts()
+        return self.page.locator("#outputs .best th").all_inner_texts()
 
     def search(self, question: str) -> list[str]:
         """Search; returns the nearest passages."""
