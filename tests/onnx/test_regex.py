@@ -40,9 +40,9 @@ def test_re2s_own_syntax(pattern: str, text: str) -> None:
 
 
 def test_a_pattern_that_hangs_re_takes_no_time() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     assert not Pattern("(a+)+(a|a)*b").full_match("a" * 2000)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 @pytest.mark.parametrize("pattern", [

@@ -71,9 +71,9 @@ def test_long_sentences_are_cut_between_words() -> None:
     "text", ["." * 200_000, "A. b " * 40_000, "\n" * 200_000, "- " * 100_000, "\ud800. " * 9, " "]
 )
 def test_unusual_texts_are_cut_in_linear_time(text: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     spans = passages(text)
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
     assert all(text[a:b].strip() == text[a:b] != "" for a, b in spans)
 
 

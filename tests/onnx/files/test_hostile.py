@@ -21,7 +21,7 @@ from tests.onnx.mutations import BYTES, MODELS, mutations
 from halfbyte.errors import FormatError, HalfbyteError, UnsupportedError
 from halfbyte.onnx.files import open_onnx, reader
 
-SECONDS = 5  # for any file on a busy machine; usually they take milliseconds
+SECONDS = 5  # of the processor, for any file; usually they take milliseconds
 SHIPPED = Path(onnx.__file__).parent / "backend/test/data"
 Change = Callable[[onnx.ModelProto], Any]
 
@@ -37,10 +37,10 @@ def small_model() -> onnx.ModelProto:
 
 def refused(data: bytes) -> str:
     """The error of a file, which must come soon and in little memory."""
-    start = time.monotonic()
+    start = time.process_time()
     with little_memory(), pytest.raises(HalfbyteError) as caught:
         open_onnx(data, name="bad.onnx")
-    assert time.monotonic() - start < SECONDS
+    assert time.process_time() - start < SECONDS
     message = str(caught.value)
     assert message.startswith("bad.onnx: ")
     assert message.isprintable()
@@ -104,14 +104,14 @@ def test_mutants_are_refused_or_read() -> None:
     seeds = [rich_model().SerializeToString(), *(known_opset(onnx.load(p)) for p in paths)]
     kinds: set[str] = set()
     messages: list[str] = []
-    start = time.monotonic()
+    start = time.process_time()
     for mutant in mutations(seeds, 3000):
         kinds.add(mutant.kind)
         try:
             open_onnx(mutant.data, name="bad.onnx")
         except HalfbyteError as error:
             messages.append(str(error))
-    assert time.monotonic() - start < 10 * SECONDS
+    assert time.process_time() - start < 10 * SECONDS
     assert kinds == {*BYTES, *MODELS}
     assert all(m.startswith("bad.onnx: ") and m.isprintable() for m in messages)
     assert 1000 < len(messages) < 2500
