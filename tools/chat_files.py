@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 BOS, USER, ASSISTANT, END = 1, 3, 4, 5
 TOKENS = {USER: "<|user|>", ASSISTANT: "<|assistant|>", END: "<|end|>"}
+TEMPERATURE = 0.3  # at more, it often makes up words
 TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}{% if message['role'] != 'system' %}"
     "<|{{ message['role'] }}|>{{ message['content'] }}<|end|>{% endif %}{% endfor %}"
@@ -43,6 +44,7 @@ def write_folder(model: Llama, tokenizer: Path, out: Path) -> None:
         "bos_token_id": BOS, "eos_token_id": END, "tie_word_embeddings": True,
     }  # fmt: skip
     (out / "config.json").write_text(json.dumps(config))
+    (out / "generation_config.json").write_text(json.dumps({"temperature": TEMPERATURE}))
     tokens = {str(i): {"content": text, "special": True} for i, text in TOKENS.items()}
     settings = {
         "tokenizer_class": "LlamaTokenizer", "bos_token": "<s>", "eos_token": TOKENS[END],

@@ -18,7 +18,7 @@ from halfbyte.core.backends import available
 from halfbyte.core.backends.libraries import why_one_thread
 from halfbyte.errors import HalfbyteError, OutOfMemoryError
 from halfbyte.text import footprint
-from halfbyte.text.chat import Chat, has_template
+from halfbyte.text.chat import Chat, has_template, recommended_temperature
 from halfbyte.text.generate import Generation, Options
 from halfbyte.text.loading import load_parts, load_url, tab_place
 from halfbyte.text.model import LanguageModel
@@ -258,6 +258,7 @@ class Engine:
             context=model.context,
             vocabulary=model.vocabulary,
             chat=has_template(model.file),
+            temperature=recommended_temperature(model.file),
             bytes=sum(types.values()),
             memory={"weights": sum(map(memory.pop, weights)), **memory},
             notes=[*notes, *([self._note] if self._note else [])],

@@ -10,6 +10,8 @@ import { storyView } from "./story.mjs";
 import { openTab, tablist, tabs } from "./tabs.mjs";
 import { writer } from "./writer.mjs";
 
+const TEMPERATURE = 0.8;  // where neither the model's file nor the user says another
+
 const { wait, problem } = notices("");
 const query = new URL(location.href).searchParams;
 
@@ -24,6 +26,7 @@ let open;  // opens a tab
 let loading = true;
 let site = {};  // what site.json says
 let talks = false;  // whether the model has a chat template
+let chosen = false;  // whether the user has chosen a temperature
 let address = "";  // of the model, if the user gave it
 
 const story = storyView();
@@ -91,6 +94,11 @@ function show(name) {
   selectView(name);
 }
 
+function showTemperature(value) {
+  $("temperature").value = value;
+  $("temperature-shown").textContent = Number($("temperature").value).toFixed(1);
+}
+
 // The chat needs a model with a template: the site may have one.
 function choose(name) {
   if (name === "chat" && !talks && !loading) request({ kind: "load", url: absolute(site.chat_model), keep: false });
@@ -123,6 +131,7 @@ const onMessage = {
     problem("");
     showModel(model);
     talks = model.chat;
+    if (!chosen) showTemperature(model.temperature ?? TEMPERATURE);
     $("views").hidden = !(talks || site.chat_model);
     show(talks ? "chat" : "text");
     if (!restarted) for (const view of Object.values(views)) view.loaded();
@@ -254,7 +263,8 @@ function listen() {
     else texts.stop();
   });
   $("temperature").addEventListener("input", () => {
-    $("temperature-shown").textContent = Number($("temperature").value).toFixed(1);
+    chosen = true;
+    showTemperature($("temperature").value);
   });
   $("url-form").addEventListener("submit", (event) => {
     event.preventDefault();

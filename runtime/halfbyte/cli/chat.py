@@ -19,7 +19,7 @@ from halfbyte.cli.common import (
 from halfbyte.cli.parser import Commands, Parser
 from halfbyte.cli.run import add_template
 from halfbyte.errors import HalfbyteError
-from halfbyte.text.chat import Chat
+from halfbyte.text.chat import Chat, recommended_temperature
 from halfbyte.text.chat.conversation import MAX_TOKENS
 from halfbyte.text.generate import Generation, Options
 
@@ -42,7 +42,8 @@ def add_chat(commands: Commands[Parser]) -> None:
         "Talk with a model that has a chat template. At a terminal, Ctrl-C stops an answer, Ctrl-D "
         'ends the chat, /help lists commands. A message of several lines begins and ends with """, '
         "or all its lines except the last end with a backslash. From a pipe, each line is a "
-        "message, and only answers are printed."
+        "message, and only answers are printed. Without --temp, the temperature is that which the "
+        "model's file recommends, if it does."
     )
     parser.add_argument("--system", metavar="TEXT", help="instructions for the whole conversation")
     add_template(parser)
@@ -53,7 +54,10 @@ def add_chat(commands: Commands[Parser]) -> None:
 def _chat(options: argparse.Namespace) -> int:
     with load_model(options) as model:
         chat = Chat(model, options.template)
-        Session(chat, generation_options(options), options.system).run()
+        settings = generation_options(options)
+        if (temperature := recommended_temperature(model.file)) is not None:
+            settings.setdefault("temperature", temperature)
+        Session(chat, settings, options.system).run()
     return 0
 
 

@@ -38,7 +38,10 @@ def sentencepiece(path: Path, model: Path = STORYTELLER, **metadata: MetadataVal
 
 
 def qwen(path: Path, recipe: str = "int8", width: int = 64) -> Path:
-    """A model like Qwen with random weights and a byte-level tokenizer, from a folder."""
+    """A model like Qwen with random weights and a byte-level tokenizer, from a folder.
+
+    It recommends the temperature 0.3.
+    """
     folder = path.with_suffix("")
     folder.mkdir()
     tokenizer = byte_level(SPLITS["qwen2"], lines(REPOSITORY))
@@ -53,6 +56,7 @@ def qwen(path: Path, recipe: str = "int8", width: int = 64) -> Path:
         "max_position_embeddings": 256, "rms_norm_eps": 1e-6, "rope_theta": 1e6,
     }  # fmt: skip
     config = {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", **sizes}
+    write_json(folder / "generation_config.json", {"temperature": 0.3})
     write_json(folder / "config.json", {**config, "tie_word_embeddings": True})
     shapes = {"model.embed_tokens.weight": (vocabulary, width), "model.norm.weight": (width,)}
     for layer in range(2):

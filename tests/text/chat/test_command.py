@@ -13,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.support.tools import load_tool
 from tests.text.chat.models import MODELS, sentencepiece
@@ -21,8 +22,9 @@ from tests.text.chat.templates import HOSTILE
 import halfbyte
 from halfbyte.cli import main
 from halfbyte.cli.chat import messages
-from halfbyte.text.chat import Chat
+from halfbyte.text.chat import Chat, recommended_temperature
 from halfbyte.text.chat.template import BUILT_IN
+from halfbyte.text.opening import open_model
 
 Capture = pytest.CaptureFixture[str]
 
@@ -52,6 +54,27 @@ def test_from_a_pipe(path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captur
             messages.append({"role": "assistant", "content": answer})
             expected += f"{answer}\n"
     assert out == expected
+
+
+def test_the_recommended_temperature(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """The file's, without --temp; otherwise the usual one."""
+    with halfbyte.load(path) as model:
+        expected = None if path.stem == "sentencepiece" else 0.3
+        assert recommended_temperature(model.file) == expected
+        message = [{"role": "user", "content": "Why?"}]
+        answer = model.chat(message, temperature=expected or 0.8, seed=1, max_tokens=20)
+        assert answer != model.chat(message, temperature=1.1, seed=1, max_tokens=20)
+    piped(monkeypatch, "Why?\n")
+    assert main(["chat", str(path), "-n", "20", "--seed", "1"]) == 0
+    assert capsys.readouterr().out == f"{answer}\n"
+
+
+def test_a_recommended_temperature_that_is_none(tmp_path: Path) -> None:
+    for number, value in enumerate((np.float32(np.nan), np.float32(-1), np.float32(1e9), "warm")):
+        path = sentencepiece(tmp_path / f"{number}.gguf", general__sampling__temp=value)
+        assert recommended_temperature(open_model(path)) is None
 
 
 @pytest.mark.parametrize(
