@@ -19,17 +19,13 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 from benches import page as html
-from benches import readme, suite_table, tables
-from benches.browser import table as browser
-from benches.figures import Content, date, machine, series_of
-from benches.onnx import table as onnx
-from benches.peers import table as peers
-from benches.peers.limits import Limits, Work
+from benches import readme, suite_table
+from benches.figures import Content, date, machine
+from benches.sections import SECTIONS
 
 from halfbyte.outputs import write_text
 
@@ -59,147 +55,7 @@ HEAD = (
 )
 
 
-@dataclass(frozen=True)
-class Section:
-    """A part of the page: one table of a bench's results."""
-
-    bench: str
-    topic: str
-    title: str
-    text: str
-    table: Callable[[Content], str]
-
-
 # ---- the page ------------------------------------------------------------------------------------
-
-
-def _native(content: Content) -> str:
-    series = [s for s in series_of(content) if s.test != "load" and s.engine in NATIVE]
-    return peers.native(series, _work(content), _limits(content))
-
-
-def _tabs(content: Content) -> str:
-    series = [s for s in series_of(content) if s.test != "load"]
-    tabs = [s for s in series if s.engine not in NATIVE]
-    natives = [s for s in series if s.engine in NATIVE]
-    return peers.tabs(tabs, natives, _work(content), _limits(content))
-
-
-def _loads(content: Content) -> str:
-    return peers.loads([s for s in series_of(content) if s.test == "load"])
-
-
-def _limits(content: Content) -> Limits:
-    limits = content["machine_info"]["limits"]
-    return Limits(*({int(key): value for key, value in limits[k].items()} for k in ("read", "dot")))
-
-
-def _work(content: Content) -> dict[str, Work]:
-    return {name: Work(**work) for name, work in content["machine_info"]["work"].items()}
-
-
-def _graphs(content: Content) -> str:
-    return onnx.runs([s for s in series_of(content) if not s.test.startswith("load ")])
-
-
-def _graph_loads(content: Content) -> str:
-    return onnx.loads([s for s in series_of(content) if s.test.startswith("load ")])
-
-
-NATIVE = ("halfbyte", "llama.cpp")
-TEXT, GRAPHS, INSIDE = "Language models", "ONNX models", "Parts of halfbyte"
-SECTIONS = (
-    Section(
-        "quality", TEXT, "Quality of each type",
-        "The shipped storyteller, 992,640 weights: perplexity on 40 held-out stories, and the "
-        "mean divergence (KL) of its token probabilities from llama.cpp's on the same file.",
-        lambda content: tables.quality(content["rows"]),
-    ),
-    Section(
-        "peers", TEXT, "Beside llama.cpp",
-        "Tokens/s beside llama.cpp, built for this processor, with flash attention and repacking, "
-        "on the same files: SmolLM2-135M's shape and Llama 3.2 1B's (1B) with random weights. "
-        "pp128 is a prompt of 128 tokens at once, tg64 decodes 64 tokens one by one. The limit of "
-        "tg is the measured memory bandwidth, that of pp the measured peak of the int8 dot "
-        "product.",
-        _native,
-    ),
-    Section(
-        "peers", TEXT, "In a browser tab, beside wllama",
-        "Tokens/s in tabs of one Chromium: halfbyte under Python in Pyodide, and wllama, which is "
-        "llama.cpp in WebAssembly. The ratio is that of relaxed SIMD to the row's engine, with as "
-        "many threads. The first run is the one in which V8 still compiles. The last column is the "
-        "share of the speed at which the kernels read memory in the tab.",
-        _tabs,
-    ),
-    Section(
-        "tab-threads", TEXT, "Threads in a browser tab",
-        "The same on one and two threads, on a virtual machine whose two cores often have the time "
-        "of one: see [Performance](performance.md).",
-        _tabs,
-    ),
-    Section(
-        "peers", TEXT, "Loading",
-        "From `load` to the first token, with the file in the system's cache, in a fresh process; "
-        "peak memory includes the pages of the mapped file.",
-        _loads,
-    ),
-    Section(
-        "browser", TEXT, "Small and large models in a tab",
-        "Tokens/s of a prompt of 128 tokens and of 32 tokens decoded one by one, in tabs of one "
-        "Chromium.",
-        lambda content: browser.speeds(series_of(content)),
-    ),
-    Section(
-        "browser", TEXT, "Starting the page",
-        "From opening the page to the first token, each engine in a fresh browser: the first "
-        "visit, and the median of those after it. An empty Pyodide is a page that starts only "
-        "Python.",
-        lambda content: browser.starts(series_of(content)),
-    ),
-    Section(
-        "encode", TEXT, "Encoding",
-        "MB/s of input, counted as F16, on one thread: plain rounding, the search of scales that "
-        "`quantize` uses, and the encoders of llama.cpp and of PyPI's gguf (NumPy), which round "
-        "plainly.",
-        lambda content: tables.encode(series_of(content)),
-    ),
-    Section(
-        "onnx", GRAPHS, "Beside ONNX Runtime",
-        "Milliseconds per run in one process with ONNX Runtime (ORT). MiniLM is all-MiniLM-L6-v2 "
-        "with its trained weights (b x n: sentences by tokens), the image models have random "
-        "weights. By own: each engine runs its own quantizer's file; by onnxruntime: both run that "
-        "of ONNX Runtime's quantizer. The cosine is that of the worst of 32 sentences or 4 images "
-        "to the outputs in float32.",
-        _graphs,
-    ),
-    Section(
-        "onnx", GRAPHS, "Loading ONNX models",
-        "From opening the file to the first output, of a text of 16 tokens or an image.",
-        _graph_loads,
-    ),
-    Section(
-        "onnx-browser", GRAPHS, "In a browser tab, beside onnxruntime-web",
-        "Milliseconds per run of MiniLM in tabs of one Chromium. The ratio is that of the row's "
-        "engine to halfbyte on relaxed SIMD with as many threads. Loading includes Pyodide's "
-        "start.",
-        lambda content: onnx.tabs(series_of(content)),
-    ),
-    Section(
-        "fusions", INSIDE, "Fused instructions",
-        "Two instructions of a program beside the one that the pass `fuse` puts in their place, "
-        "in SmolLM2-135M's sizes on one thread.",
-        lambda content: tables.fusions(series_of(content)),
-    ),
-    Section(
-        "products", INSIDE, "Products by type and shape",
-        "Products with a weight matrix (rows x columns) on one thread: with one row of "
-        "activations, as in decoding, and with 128, as in a prompt. In block formats activations "
-        "are int8, otherwise floats. GB/s are those of the weights. Marked (*) are cases that "
-        "varied by more than a tenth.",
-        lambda content: tables.products(series_of(content)),
-    ),
-)  # fmt: skip
 
 
 def page(results: dict[str, Content], suite: Content | None = None) -> str:

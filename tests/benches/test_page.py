@@ -9,6 +9,7 @@ import pytest
 from benches import charts, page
 from benches.charts import Axis, Line
 from benches.figures import Content, Series, pytest_json
+from benches.page import curves
 from benches.yardstick import DOT_UNITS, READ_BYTES
 
 MEMORY = READ_BYTES / 20e9  # seconds at 20 GB/s
@@ -55,7 +56,7 @@ def test_nothing_outside_is_asked_for() -> None:
 
 
 def test_peaks_come_from_the_yardsticks() -> None:
-    peaks = page.peaks(
+    peaks = curves.peaks(
         [product("a", "1 row", 1, "memory", MEMORY), product("b", "", 1, "dot", DOT)]
     )
     assert peaks == pytest.approx({"memory": 20, "dot": 400})
