@@ -107,11 +107,14 @@ def layers() -> tuple[str, list[int]]:
 
 @isolated
 def test_beams_and_sessions(python: Python, models: Path) -> None:
-    """Beams copy rows of the cache; sessions compute some nodes in NumPy, and batches in slices."""
+    """Beams copy rows of the cache; sessions compute some nodes in NumPy, and batches in slices.
+
+    Python's memory holds no weights of sessions with several threads, beside the file.
+    """
     del models
     (data, shape), (sliced, long) = graph(), layers()
     code = f"""
-import base64
+import base64, gc, tracemalloc
 import importlib
 import numpy as np
 import halfbyte
@@ -137,9 +140,21 @@ for threads, slices.CACHE in ((1, 1 << 40), (1, cache), (2, cache), (3, cache)):
     [runner] = session._runners.values()
     counts.append(sum(len(program.instructions) for program in runner.programs()))
     session.close()
-[texts[0] == texts[1], len(set(outputs)), len(results), [n // counts[0] for n in counts]]
+data = base64.b64decode("{sliced}")
+for options.intra_op_num_threads in (1, 2):
+    tracemalloc.start()
+    session = halfbyte.InferenceSession(data, options)
+    session.run(None, dict(x=x))
+    gc.collect()
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    session.close()
+counts = [n // counts[0] for n in counts]
+[texts[0] == texts[1], len(set(outputs)), len(results), counts, held]
 """
-    assert python.run(code) == [True, 1, 1, [1, 8, 4, 3]]
+    *same, held = python.run(code)
+    assert same == [True, 1, 1, [1, 8, 4, 3]]
+    assert held < 200_000, "without 4 * 1024 * (64 + 32) bytes of packed weights"
 
 
 @in_worker

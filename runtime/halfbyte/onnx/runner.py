@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from halfbyte.core import ops
+from halfbyte.core.backends.memory import Memory
 from halfbyte.core.interrupt import step
 from halfbyte.core.ops import Operator
 from halfbyte.core.program import Program, capture
@@ -59,6 +60,8 @@ class Runner:
         `backends.prefers_widened`.
     max_stages : int
         How many stages that begin at the same node are kept; the least recently used is dropped.
+    memory : Memory, optional
+        Where the programs run, if all run there: their weights are put into it.
     keep : collection of str
         Further values of the main graph that `run` may return; each has memory of its own.
     """
@@ -73,6 +76,7 @@ class Runner:
         cores: int = 1,
         wide_products: bool = False,
         max_stages: int = MAX_STAGES,
+        memory: Memory | None = None,
         keep: Collection[str] = (),
     ) -> None:
         self.model = model
@@ -80,7 +84,7 @@ class Runner:
         self._lowering = LOWERING if use_kernels else None
         self._int8_attention, self._cores, self._wide = int8_attention, cores, wide_products
         self._evaluator = Evaluator(model)
-        self._weights = SharedWeights(model.graph)
+        self._weights = SharedWeights(model.graph, memory)
         self._stages: dict[int, OrderedDict[Key, Stage]] = {}  # by first node
         outputs = [v.name for v in model.graph.outputs]
         self._lifetimes = Lifetimes(model.graph.nodes, [*outputs, *keep])

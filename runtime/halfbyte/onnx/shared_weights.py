@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.core.backends.memory import Memory
 from halfbyte.core.buffer import Buffer
 from halfbyte.onnx.files.model import Graph, Node
+from halfbyte.weights import Tensor
 
 Array = npt.NDArray[Any]
 
 
 class SharedWeights:
-    """Buffers of initializers, and of constants that are computed from them only."""
+    """Buffers of initializers, and of constants that are computed from them only.
 
-    def __init__(self, graph: Graph) -> None:
+    Their bytes are in `memory` only, if that is apart from NumPy's.
+    """
+
+    def __init__(self, graph: Graph, memory: Memory | None = None) -> None:
+        self._memory = memory if memory is not None and memory.apart else None
         self._names = {id(array): name for name, array in graph.initializers.items()}
         self._makers: dict[str, Node] = {}
         self._buffers: dict[tuple[str, str], Buffer] = {}
@@ -51,5 +58,20 @@ class SharedWeights:
         if name is None:
             return make()
         if (name, layout) not in self._buffers:
-            self._buffers[name, layout] = make()
+            self._buffers[name, layout] = self._placed(make())
         return self._buffers[name, layout]
+
+    def room(self, nbytes: int) -> Any:
+        """Bytes of any content, in that memory."""
+        return np.empty(nbytes, np.uint8) if self._memory is None else self._memory.unset(nbytes)
+
+    def _placed(self, buffer: Buffer) -> Buffer:
+        """The buffer, whose bytes NumPy no longer holds if the memory is another."""
+        value = buffer.value
+        if self._memory is None or buffer.source is not None:
+            return buffer
+        if isinstance(value, Tensor):
+            value = replace(value, data=self._memory.reach(value.data))
+        elif isinstance(value, np.ndarray):
+            value = self._memory.reach(value)
+        return replace(buffer, value=value)

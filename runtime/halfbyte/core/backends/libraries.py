@@ -84,7 +84,8 @@ def library_for(threads: int, program: Program | None = None) -> Library:
     A program's weights may be in the memory of one already.
     """
     for buffer in program.buffers if program else ():
-        memory = memory_of(buffer.value.data) if isinstance(buffer.value, Tensor) else None
+        value = buffer.value
+        memory = memory_of(value.data if isinstance(value, Tensor) else value)
         if memory is not None:
             return shared_library() if memory is shared_library().memory else wide_library()
     return shared_library() if threads > 1 and not why_no_threads() else library()

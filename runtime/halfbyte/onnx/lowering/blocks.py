@@ -16,6 +16,7 @@ from halfbyte.weights import Q4_0, Q4_1, Q8_0, BlockFormat, Packed, Tensor
 from halfbyte.weights.packed import packed_rows
 
 BLOCK = 32
+_SLICE = 1 << 10  # rows that are encoded at once, whole groups
 
 
 def block_weight(
@@ -40,12 +41,17 @@ def block_weight(
         if zeros is not None and bits == 4:
             minima = -np.repeat(_zero_points(zeros, n, whole), repeat, axis=1)[:, : k // BLOCK]
         format_ = Q8_0 if bits == 8 else Q4_0 if minima is None else Q4_1
-        rows = _rows(format_, _quantized(data, n, k, bits), d, minima)
-        name = c.weights.name(data) or "blocks"
-        if packed and n >= Packed.GROUP:  # kernels take fewer rows as they are in a file
-            layout = packed_rows(format_)
-            return c.weight(Tensor(name, layout, shape, layout.pack(rows)))
-        return c.weight(Tensor(name, format_, shape, rows.reshape(-1)))
+        # Kernels take fewer rows as they are in a file.
+        layout = packed_rows(format_) if packed and n >= Packed.GROUP else format_
+        stored, size = data.reshape(n, -1), format_.row_bytes(k)
+        encoded = c.weights.room(n * size)
+        for first in range(0, n, _SLICE):
+            some = slice(first, min(first + _SLICE, n))
+            quantized = _quantized(stored[some], k, bits)
+            rows = _rows(format_, quantized, d[some], None if minima is None else minima[some])
+            part = layout.pack(rows) if issubclass(layout, Packed) else rows.reshape(-1)
+            encoded[first * size : some.stop * size] = part
+        return c.weight(Tensor(c.weights.name(data) or "blocks", layout, shape, encoded))
 
     others = [c.weights.name(v) for v in (scales, zeros) if v is not None]
     if None in others:
@@ -74,12 +80,12 @@ def _fits(
     return bits == 4 or (packed and bool((zeros == 128).all()))
 
 
-def _quantized(data: Array, n: int, k: int, bits: int) -> Array:
+def _quantized(rows: Array, k: int, bits: int) -> Array:
     """Integers as uint8 [n, k / 32, 32]; of two 4-bit ones in a byte, the low bits come first."""
-    flat = data.reshape(n, -1)
+    n = len(rows)
     if bits == 4:
-        flat = np.stack([flat & np.uint8(15), flat >> np.uint8(4)], axis=-1).reshape(n, -1)
-    return flat[:, :k].reshape(n, k // BLOCK, BLOCK)
+        rows = np.stack([rows & np.uint8(15), rows >> np.uint8(4)], axis=-1).reshape(n, -1)
+    return rows[:, :k].reshape(n, k // BLOCK, BLOCK)
 
 
 def _zero_points(zeros: Array, n: int, blocks: int) -> Array:

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from halfbyte.core.backends import available, open_program, prefers_widened
 from halfbyte.core.backends.cores import usable_threads
+from halfbyte.core.backends.libraries import library_for
 from halfbyte.core.interrupt import interruptible
 from halfbyte.core.profiling import Profile
 from halfbyte.core.program import Program
@@ -223,6 +224,7 @@ class InferenceSession(Described):
                 self._opener(),
                 use_kernels=self._optimize, cores=self._threads,
                 wide_products=self._may_widen(),
+                memory=None if self._backend == "numpy" else library_for(self._threads).memory,
                 int8_attention=attention_products(self._model, self._options.int8_attention),
             )  # fmt: skip
             while len(self._runners) > MAX_RUNNERS:
