@@ -186,6 +186,47 @@ for number in range(40):
 
 
 @in_worker
+def test_the_fastest_number_is_remembered(python: Python, models: Path) -> None:
+    """By the next model of the same shapes, without a measurement, until it is forgotten."""
+    del models
+    code = """
+import asyncio
+import halfbyte
+from halfbyte.core.backends import cores
+from halfbyte.download import threads
+
+async def until(there):
+    for _ in range(1000):
+        if value := await there():
+            return value
+        await asyncio.sleep(0.01)
+
+async def chosen(name, runs):
+    model = await halfbyte.load_url(f"/models/{name}.gguf", keep=False)
+    tuner = model.executable.tuner
+    async def connected():
+        return tuner.found is not dict
+    await until(connected)
+    for number in range(runs):
+        model.feed([1 + number])
+    answer = tuner._chosen.get(False)
+    model.close()
+    return answer
+
+browser_cores, cores._browser_cores = cores._browser_cores, lambda: 2
+await threads.forget()
+found = await chosen("Q4_0", 8)
+await until(threads._read)
+answers = [await chosen("Q4_0", 0), await chosen("Q8_0", 0)]
+await threads.forget()
+answers.append(await chosen("Q4_0", 0))
+cores._browser_cores = browser_cores
+[found in (1, 2), answers == [found, None, None]]
+"""
+    assert python.run(code) == [True, True]
+
+
+@in_worker
 def test_no_wake_is_lost(python: Python, models: Path) -> None:
     """Runs after pauses of all lengths around the time after which workers fall asleep."""
     del models

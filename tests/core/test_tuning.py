@@ -58,3 +58,22 @@ def test_an_answer_is_tried_again() -> None:
         assert tuner.threads(kind=False) == 1
         tuner.add(False, 1, 1.0)
     assert settle(tuner, {2: 0.6, 1: 1.0})[-1] == 2
+
+
+def test_answers_of_an_earlier_visit() -> None:
+    """They are told when found, hold for as long, and are not believed if they cannot be right."""
+    told: list[dict[str, int]] = []
+    first, second = Tuner(8), Tuner(8)
+    first.found = second.found = told.append
+    settle(first, {8: 4.0, 4: 3.0, 2: 2.0, 1: 2.5})
+    settle(first, {8: 1.0, 4: 3.0, 2: 2.0, 1: 2.5}, kind=True)
+    assert told == [{"token": 2}, {"token": 2, "prompt": 8}]
+    assert second.threads(kind=False) == 8
+    second.adopt({**told[-1], "prompt": 3, "more": []})
+    assert second.threads(kind=False) == 2
+    for _ in range(LASTS):
+        second.add(False, second.threads(kind=False), 1.0)
+    assert second.threads(kind=False) == second.threads(kind=True) == 8
+    second.adopt({"token": None, "prompt": [8]})
+    assert second.threads(kind=False) == 8
+    assert len(told) == 2

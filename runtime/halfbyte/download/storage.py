@@ -99,16 +99,16 @@ class CachedFolder:
         await call(self._cache, "delete", _ADDRESS + name)
 
 
-async def open_folder() -> Folder:
-    """The folder of kept models; raises one of `ABSENT` where nothing can be kept."""
+async def open_folder(name: str = FOLDER) -> Folder:
+    """A folder, of kept models; raises one of `ABSENT` where nothing can be kept."""
     if _has_private_files():
         root = await call(js.navigator.storage, "getDirectory")
-        return PrivateFolder(await call(root, "getDirectoryHandle", FOLDER, to_object(create=True)))
+        return PrivateFolder(await call(root, "getDirectoryHandle", name, to_object(create=True)))
     try:
         caches = js.caches
     except JsException as error:  # where site data are blocked
         raise BrowserError(error.name, error.message) from None
-    return CachedFolder(await call(caches, "open", FOLDER))
+    return CachedFolder(await call(caches, "open", name))
 
 
 def _has_private_files() -> bool:

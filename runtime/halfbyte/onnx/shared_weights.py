@@ -25,7 +25,7 @@ class SharedWeights:
     """
 
     def __init__(self, graph: Graph, memory: Memory | None = None) -> None:
-        self._memory = memory if memory is not None and memory.apart else None
+        self._memory: Any = memory if memory is not None and memory.apart else None
         self._names = {id(array): name for name, array in graph.initializers.items()}
         self._makers: dict[str, Node] = {}
         self._buffers: dict[tuple[str, str], Buffer] = {}

@@ -18,6 +18,7 @@ from halfbyte.core.buffer import Kind
 from halfbyte.core.profiling import Profile
 from halfbyte.core.program import Program
 from halfbyte.core.turns import Turn, Turns
+from halfbyte.download.threads import remember
 from halfbyte.errors import ArgumentTypeError, HalfbyteError
 from halfbyte.formats.mapped import is_mapped
 from halfbyte.formats.model_file import ModelFile
@@ -64,6 +65,7 @@ class TokenModel:
         self.file, self.tokenizer, self.program, self.room = file, tokenizer, program, room
         self.weights, self.notes = _weights(file, program), [*file.notes, *program.notes]
         self.executable = open_program(program, backend, threads)
+        remember(self.executable)
         self._ids = self.executable.array(program.inputs["ids"])
         self._logits: F32Array = self.executable.array(program.outputs["logits"])
         self._sizes = {name: size.maximum for name, size in program.sizes.items()}

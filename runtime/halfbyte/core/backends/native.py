@@ -107,7 +107,7 @@ class NativeExecutable:
         self._limits = [size.maximum for size in program.sizes.values()]
         self._pool = new_pool(self._library, threads)
         tuned = isinstance(threads, AtMost) and self.threads > 1
-        self._tuner = Tuner(self.threads) if tuned else None
+        self.tuner = Tuner(self.threads) if tuned else None
         self._program = (table, memory.address(self._code))
         self._arguments = (
             memory.address(self._patches), len(patches), memory.address(self._registers)
@@ -131,10 +131,10 @@ class NativeExecutable:
         """Execute all instructions with these values of the program's named sizes."""
         with self._lock:
             self._set(registers)
-            if self._tuner is None or profile:
+            if self.tuner is None or profile:
                 self._run_all(registers, profile)
             else:
-                self._run_tuned(self._tuner, registers)
+                self._run_tuned(self.tuner, registers)
 
     def _run_tuned(self, tuner: Tuner, registers: Mapping[str, int]) -> None:
         """Run with the number of threads that is fastest, or one that has to be measured."""

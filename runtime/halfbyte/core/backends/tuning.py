@@ -8,10 +8,13 @@ has its own answer.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
+from typing import Any
 
 LASTS = 500  # runs, after which the machine may have changed: other work, heat
 ROUNDS = 4  # of runs with each number of threads, the first of which does not count
 GAIN = 0.97  # of the time of fewer threads, above which more are not worth their heat
+KINDS = {False: "token", True: "prompt"}
 
 
 class AtMost(int):
@@ -25,6 +28,11 @@ class Tuner:
     ----------
     maximum : int
         Threads that there are.
+
+    Attributes
+    ----------
+    found : callable
+        Called with all answers, by the names of `KINDS`, when there is a new one.
     """
 
     def __init__(self, maximum: int) -> None:
@@ -32,6 +40,17 @@ class Tuner:
         self._times: dict[bool, list[list[float]]] = {}
         self._chosen: dict[bool, int] = {}
         self._runs: dict[bool, int] = {}  # since then
+        self.found: Callable[[dict[str, int]], object] = dict
+
+    def adopt(self, answers: Mapping[str, Any]) -> None:
+        """Begin with answers of an earlier visit; those that are none are ignored."""
+        for kind, name in KINDS.items():
+            if kind not in self._chosen and answers.get(name) in self._candidates:
+                self._choose(kind, int(answers[name]))
+
+    def _choose(self, kind: bool, threads: int) -> None:
+        self._chosen[kind], self._runs[kind] = threads, 0
+        self._times.pop(kind, None)
 
     def threads(self, kind: bool) -> int:
         """How many threads the next run of a kind is to have."""
@@ -45,13 +64,13 @@ class Tuner:
         if kind in self._chosen:
             self._runs[kind] += 1
             if self._runs[kind] == LASTS:
-                del self._chosen[kind], self._times[kind]
+                del self._chosen[kind]
             return
         times = self._times[kind]
         times[self._candidates.index(threads)].append(seconds)
         if all(len(some) >= ROUNDS for some in times):
-            self._chosen[kind] = self._fastest([min(some[1:]) for some in times])
-            self._runs[kind] = 0
+            self._choose(kind, self._fastest([min(some[1:]) for some in times]))
+            self.found({KINDS[kind]: threads for kind, threads in self._chosen.items()})
 
     def _fastest(self, times: list[float]) -> int:
         best, limit = 1, math.inf

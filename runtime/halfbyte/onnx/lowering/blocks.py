@@ -41,8 +41,9 @@ def block_weight(
         if zeros is not None and bits == 4:
             minima = -np.repeat(_zero_points(zeros, n, whole), repeat, axis=1)[:, : k // BLOCK]
         format_ = Q8_0 if bits == 8 else Q4_0 if minima is None else Q4_1
-        # Kernels take fewer rows as they are in a file.
-        layout = packed_rows(format_) if packed and n >= Packed.GROUP else format_
+        layout: type[BlockFormat] = format_
+        if packed and n >= Packed.GROUP:  # kernels take fewer rows as they are in a file
+            layout = packed_rows(format_)
         stored, size = data.reshape(n, -1), format_.row_bytes(k)
         encoded = c.weights.room(n * size)
         for first in range(0, n, _SLICE):

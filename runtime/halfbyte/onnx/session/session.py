@@ -11,13 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from halfbyte.core.backends import available, open_program, prefers_widened
+from halfbyte.core.backends import Executable, available, open_program, prefers_widened
 from halfbyte.core.backends.cores import usable_threads
 from halfbyte.core.backends.libraries import library_for
 from halfbyte.core.interrupt import interruptible
 from halfbyte.core.profiling import Profile
 from halfbyte.core.program import Program
 from halfbyte.core.turns import Turns
+from halfbyte.download.threads import remember
 from halfbyte.errors import HalfbyteError
 from halfbyte.onnx.prepare import prepare
 from halfbyte.onnx.runner import Runner, attention_products
@@ -238,7 +239,7 @@ class InferenceSession(Described):
 
     def _opener(self) -> Opener:
         """The opener for the session's backend; it must not keep the session alive."""
-        return functools.partial(open_program, backend=self._backend, threads=self._threads)
+        return functools.partial(_opened, backend=self._backend, threads=self._threads)
 
     # ---- halfbyte's own methods, and the end -----------------------------------------------------
 
@@ -281,6 +282,12 @@ class InferenceSession(Described):
             f"{self._model.path}: a session cannot be pickled or copied: it holds memory of "
             "threads and kernels; make one from the model's file in each process"
         )
+
+
+def _opened(program: Program, backend: str, threads: int) -> Executable:
+    executable = open_program(program, backend, threads)
+    remember(executable)
+    return executable
 
 
 def _check_loading(options: SessionOptions | None) -> None:
