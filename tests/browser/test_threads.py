@@ -323,6 +323,7 @@ for worker in crew._workers:
     worker.terminate()
 again = model.generate("Tom", max_tokens=20, temperature=0)
 model.close()
+crew.terminate()  # its worker will never say that it has ended
 again == expected
 """
     assert python.run(code) is True
