@@ -29,6 +29,7 @@ def test_a_story_writes_itself(guest: User) -> None:
         re.compile(r"\d+ tokens: [\d.]+ tokens per second"), timeout=READY
     )
     assert guest.page.locator("#begun").text_content() == "Once upon a time"
+    expect(guest.page.locator("#coming")).to_be_hidden()  # which said what was to come
     assert len(guest.page.locator("#written").text_content() or "") > 100
     assert float(guest.get("decode-speed")) > 0
     assert guest.page.locator("details[open]").count() == 0  # on a phone everything is folded

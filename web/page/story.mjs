@@ -23,6 +23,7 @@ export function storyView() {
     done: () => {},
     loaded: () => {},
     begin(prompt) {
+      $("coming").hidden = true;
       $("begun").textContent = prompt;
       $("written").textContent = "";
       $("token").hidden = !$("probabilities").checked;
