@@ -108,6 +108,7 @@ judge: $(VENV)/.installed-dev
 	@[ -x $(VENV)-judge/bin/python ] || $(BIN)/python -m venv $(VENV)-judge
 	@$(VENV)-judge/bin/python -m pip install --quiet --editable ".[judge]"
 	@$(VENV)-judge/bin/python -m tests.judges.architectures
+	@$(VENV)-judge/bin/python -m tests.judges.encoders
 	@$(VENV)-judge/bin/python -m tests.judges.onnx_models
 
 # Real tokenizers, fetched from registries, compared with their originals (a quarter of an hour)

@@ -8,7 +8,8 @@ from halfbyte.errors import HalfbyteError
 if TYPE_CHECKING:
     from halfbyte.onnx.session import InferenceSession, SessionOptions
     from halfbyte.onnx.standin import install_as_onnxruntime
-    from halfbyte.text.loading import load, load_bytes, load_url
+    from halfbyte.text.encoder import TextEncoder
+    from halfbyte.text.loading import load, load_bytes, load_encoder, load_url
     from halfbyte.text.model import LanguageModel
     from halfbyte.text.tokenizers import load_tokenizer
 
@@ -19,10 +20,12 @@ __all__ = [
     "InferenceSession",
     "LanguageModel",
     "SessionOptions",
+    "TextEncoder",
     "__version__",
     "install_as_onnxruntime",
     "load",
     "load_bytes",
+    "load_encoder",
     "load_tokenizer",
     "load_url",
 ]
@@ -33,9 +36,11 @@ _PLACES = {
     "InferenceSession": "onnx.session",
     "LanguageModel": "text.model",
     "SessionOptions": "onnx.session",
+    "TextEncoder": "text.encoder",
     "install_as_onnxruntime": "onnx.standin",
     "load": "text.loading",
     "load_bytes": "text.loading",
+    "load_encoder": "text.loading",
     "load_tokenizer": "text.tokenizers",
     "load_url": "text.loading",
 }

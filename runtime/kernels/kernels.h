@@ -302,6 +302,15 @@ GROUPED(q8_0, q8_0_r16, q8_0, 8)
 KERNEL(attention, a->batch * a->heads * ((a->s + 15) / 16), 2, 16 * a->t * (a->d + a->e),
        STRIDES INT(bias_row) INT(reach) FLOAT(scale) FLOAT(softcap))
 
+/* Attention within each of several texts, whose tokens are the n rows of q, k and v. A unit is a
+ * head's block of up to 128 queries; blocks[i] is the row of its text's first token, the text's
+ * number of tokens, and the first of the queries among them, a multiple of 128. The score of query
+ * i and key j gets bias[head * bias_head + w / 2 + j - i]. Blocks of other rows are skipped. */
+#define TEXT_SIZES INT(n) INT(b) INT(heads) INT(kv_heads) INT(d) FLOAT(scale)
+KERNEL(attention_texts, a->b * a->heads, 1, (1 << 14) * a->d,
+       OUT(f32, y) IN(f32, q) IN(f32, k) IN(f32, v) IN(i32, blocks) IN(f32, bias) TEXT_SIZES INT(w)
+       INT(bias_head))
+
 /* ---- attention/quantized.inc ---- */
 
 /* The same in int8, without a limit of reach. Queries, keys and values are quantized by the maximum
@@ -310,6 +319,11 @@ KERNEL(attention, a->batch * a->heads * ((a->s + 15) / 16), 2, 16 * a->t * (a->d
 KERNEL(attention_int8, a->batch * a->heads * ((a->s + 127) / 128), 1, 32 * a->t * (a->d + a->e),
        STRIDES FLOAT(scale))
 #undef STRIDES
+
+/* attention_texts in int8, in the same way, without a bias */
+KERNEL(attention_texts_int8, a->b * a->heads, 1, (1 << 14) * a->d,
+       OUT(f32, y) IN(f32, q) IN(f32, k) IN(f32, v) IN(i32, blocks) TEXT_SIZES)
+#undef TEXT_SIZES
 
 /* ================================================================================================
  * elementwise/: functions of elements and rows, reductions, moves

@@ -9,6 +9,7 @@ import numpy as np
 from PIL import Image
 from tests.formats.folders import tokenizer_json, write_folder, write_json
 from tests.text.chat.models import sentencepiece
+from tests.text.encoders import encoders
 from tools.onnx_models import make, save
 
 from halfbyte.quantize import quantize_file, quantize_onnx
@@ -32,6 +33,11 @@ def _write_language_models(folder: Path, storyteller: Path) -> None:
     quantize_file(storyteller, "int4", folder / "model-int4.gguf")
     sentencepiece(folder / "instruct.gguf")
     (folder / "path/to").mkdir(parents=True)
+    encoders.write(folder / "path/to/all-MiniLM-L6-v2", "bert")
+    quantize_file(folder / "path/to/all-MiniLM-L6-v2", "int8", folder / "encoder.gguf")
+    ranks = encoders.write(folder / "path/to/ms-marco-MiniLM", "bert-rank")
+    quantize_file(ranks, "int8", folder / "reranker.gguf")
+    (folder / "lines.txt").write_text("Cats eat fish.\nThe sky is blue.\n")
     write_folder(folder / "path/to/SmolLM2-135M-Instruct", max_position_embeddings=64)
 
 

@@ -12,6 +12,7 @@ from halfbyte.cli.chat import add_chat
 from halfbyte.cli.common import name_options
 from halfbyte.cli.demo import add_demo
 from halfbyte.cli.device import add_device
+from halfbyte.cli.embed import add_embed
 from halfbyte.cli.evaluate import add_eval
 from halfbyte.cli.fit import add_fit
 from halfbyte.cli.info import add_info
@@ -55,6 +56,7 @@ def make_parser() -> Parser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     add_run(commands)
     add_chat(commands)
+    add_embed(commands)
     add_tokenize(commands)
     add_info(commands)
     add_perplexity(commands)

@@ -104,7 +104,7 @@ def reordered(tensor: Tensor, name: str, order: npt.NDArray[np.integer[Any]]) ->
         rows: U8 = tensor.take(low, high + 1 - low)[part - low]
         return rows
 
-    return DerivedTensor(name, tensor.format, tensor.shape, make)
+    return DerivedTensor(name, tensor.format, (len(order), *tensor.shape[1:]), make)
 
 
 def widened(tensor: Tensor, name: str, function: Callable[[F32Array], F32Array]) -> Tensor:

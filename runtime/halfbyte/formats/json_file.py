@@ -33,8 +33,17 @@ def read_json(path: Path) -> dict[str, Any]:
     return parse_json(path, bytes(map_file(path)[: MAX_BYTES + 1]))
 
 
+def read_json_list(path: Path) -> list[Any]:
+    """As `read_json`, for a file that holds an array."""
+    return _parsed(path, bytes(map_file(path)[: MAX_BYTES + 1]), list)
+
+
 def parse_json(path: Path, content: bytes) -> dict[str, Any]:
     """As `read_json`, for the file's content; `path` is for messages."""
+    return _parsed(path, content, dict)
+
+
+def _parsed(path: Path, content: bytes, kind: type[T]) -> T:
     if len(content) > MAX_BYTES:
         raise FormatError(f"{path}: expected at most {MAX_BYTES} bytes of JSON, found more")
     if content.count(b"[") + content.count(b"{") > _MAX_ITEMS:
@@ -47,8 +56,8 @@ def parse_json(path: Path, content: bytes) -> dict[str, Any]:
         raise FormatError(f"{path}: JSON is nested too deep") from None
     except ValueError as error:
         raise FormatError(f"{path}: not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise FormatError(f"{path}: expected {_KINDS[dict]}, found {kind_of(value)}")
+    if not isinstance(value, kind):
+        raise FormatError(f"{path}: expected {_KINDS[kind]}, found {kind_of(value)}")
     _check_depth(path, value)
     return value
 

@@ -13,6 +13,7 @@ import numpy as np
 from halfbyte.errors import printable
 from halfbyte.formats import metadata
 from halfbyte.formats.model_file import ModelFile
+from halfbyte.text import architectures
 from halfbyte.text.opening import open_model
 from halfbyte.text.planning import Settings, capture_model, plan
 
@@ -29,14 +30,15 @@ def describe(
     """Metadata, tensors, bits per weight and planned memory of a file, as text or JSON."""
     file = open_model(path, tokenizer)
     settings = Settings(context=context, cache=cache)
-    planned = plan(file, settings)
+    encodes = architectures.is_encoder(file)
+    planned = plan(file, settings, encodes=encodes)
     memory, context = planned.memory, planned.settings.context or 0
     notes = [*file.notes, *planned.program.notes, *_foreign(file)]
     if as_json:
         return json.dumps(_data(file, notes, context, memory), indent=1)
     parts = [_metadata(file), *_notes(notes), _tensors(file), _memory(context, memory)]
     if program:
-        captured = capture_model(file, settings)
+        captured = capture_model(file, settings, encodes=encodes)
         parts += [f"as captured:\n{captured.dump()}", f"after passes:\n{planned.program.dump()}"]
     return "\n\n".join(parts)
 

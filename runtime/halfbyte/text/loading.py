@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -15,12 +15,14 @@ from halfbyte import arguments, download
 from halfbyte.core import packing
 from halfbyte.core.backends.cores import default_threads, usable_threads
 from halfbyte.core.backends.libraries import shared_library
+from halfbyte.core.program import Program
 from halfbyte.download import IN_BROWSER, Progress, Source
 from halfbyte.download.transfer import START, about
 from halfbyte.errors import FormatError, HalfbyteError, UnsupportedError
 from halfbyte.formats import gguf, gguf_split
 from halfbyte.formats.mapped import is_apart
 from halfbyte.formats.model_file import ModelFile
+from halfbyte.text.encoder import TextEncoder
 from halfbyte.text.model import LanguageModel
 from halfbyte.text.opening import open_bytes, open_model, open_parts
 from halfbyte.text.placing import TabPlace, header_reader
@@ -35,6 +37,15 @@ class Options(Given, total=False):
     threads: int | None
     level: str | None
     memory_budget: int | None
+
+
+class EncoderSettings(TypedDict, total=False):
+    """Settings of a model that turns texts into vectors; see :func:`load_encoder`."""
+
+    context: int | None
+    weights: str
+    passes: bool
+    activations: str
 
 
 _PIECE = 1 << 20  # bytes of a file that are copied at once
@@ -262,15 +273,60 @@ def load_file(
         backend=backend, threads=threads, level=level, memory_budget=memory_budget, **settings
     )
     tokenizer = from_metadata(file)
+    ready = _ready(file, chosen, backend, threads, memory_budget)
+    return LanguageModel(file, tokenizer, *ready)
+
+
+def load_encoder(
+    path: str | os.PathLike[str],
+    *,
+    backend: str = "native",
+    threads: int | None = None,
+    memory_budget: int | None = None,
+    **settings: Unpack[EncoderSettings],
+) -> TextEncoder:
+    """Open a model that turns texts into vectors, or scores pairs of texts.
+
+    Parameters
+    ----------
+    path : path
+        A GGUF file or a Hugging Face folder of an encoder, such as BERT, or of a language model
+        that was trained for vectors, such as Qwen3-Embedding.
+    context : int, optional
+        Tokens of the longest text; longer ones are cut. The default is the file's, up to 4096.
+    backend, threads, passes, activations, weights, memory_budget
+        As for :func:`load`.
+
+    Raises
+    ------
+    HalfbyteError
+        As for :func:`load`; the model writes text, and its file says of no vectors.
+    """
+    known = EncoderSettings.__optional_keys__ | {"backend", "threads", "memory_budget"}
+    arguments.check_keywords("load_encoder", settings, known)
+    if not isinstance(path, str | os.PathLike):
+        arguments.refuse("path", "str or os.PathLike", path)
+    chosen = _settings(backend=backend, threads=threads, memory_budget=memory_budget, **settings)
+    file = open_model(path)
+    tokenizer = from_metadata(file)
+    ready = _ready(file, chosen, backend, threads, memory_budget, encodes=True)
+    return TextEncoder(file, tokenizer, *ready)
+
+
+def _ready(
+    file: ModelFile, chosen: Settings, backend: str, threads: int | None,
+    memory_budget: int | None, *, encodes: bool = False,
+) -> tuple[Program, str, int, float]:  # fmt: skip
+    """A program with its weights in place, the backend, its threads, and bytes that are left."""
     if memory_budget is None:
-        planned = plan(file, chosen)
+        planned = plan(file, chosen, encodes=encodes)
     elif backend == "numpy":
         raise HalfbyteError(
             "memory_budget: expected a native backend, which keeps to its plan; NumPy's "
             "converts weights to floats"
         )
     else:
-        planned = plan_within(file, chosen, memory_budget)
+        planned = plan_within(file, chosen, memory_budget, encodes=encodes)
     if planned.reader is not None and not file.on_storage:
         raise UnsupportedError(
             f"{file.path}: weights 'streamed': expected a file on storage, found one in memory"
@@ -284,7 +340,7 @@ def load_file(
     if whole and any(p.remote for p in file.mapped) and packing.has_room(program):
         program = packing.keep_all(program, file)
     room = math.inf if memory_budget is None else memory_budget - planned.total
-    return LanguageModel(file, tokenizer, program, backend, threads, room)
+    return program, backend, threads, room
 
 
 def _settings(

@@ -12,14 +12,16 @@ from types import MappingProxyType
 from typing import TypedDict
 
 from halfbyte.core import ops, packing
-from halfbyte.core.buffer import Buffer, maximum
+from halfbyte.core.buffer import Buffer
 from halfbyte.core.passes import optimize
 from halfbyte.core.program import Program
 from halfbyte.errors import HalfbyteError, MemoryBudgetError, UnsupportedError
 from halfbyte.formats import metadata
+from halfbyte.formats.embedding import Pooling, read_embedding
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.formats.reading import Reader
 from halfbyte.text import architectures, footprint
+from halfbyte.text.architectures._keys import passed_over
 from halfbyte.weights import F32, Tensor
 
 DEFAULT_CONTEXT = 4096  # tokens, where the model allows more; the KV cache has this size
@@ -109,12 +111,12 @@ class Plan:
         return sum(self.memory.values())
 
 
-def plan(file: ModelFile, settings: Settings) -> Plan:
-    """Plan a model; nothing is allocated, no weight is read."""
-    return _planned(file, settings, capture_model(file, settings))
+def plan(file: ModelFile, settings: Settings, *, encodes: bool = False) -> Plan:
+    """Plan a model; nothing is allocated, no weight is read. For `encodes` see `capture_model`."""
+    return _planned(file, settings, capture_model(file, settings, encodes=encodes))
 
 
-def plan_within(file: ModelFile, settings: Settings, budget: int) -> Plan:
+def plan_within(file: ModelFile, settings: Settings, budget: int, *, encodes: bool = False) -> Plan:
     """The fastest plan that needs at most `budget` bytes, including the interpreter's.
 
     Weights "auto" are packed if they fit, otherwise streamed; no other setting is changed.
@@ -124,7 +126,7 @@ def plan_within(file: ModelFile, settings: Settings, budget: int) -> Plan:
     MemoryBudgetError
         Nothing fits; the message has the numbers.
     """
-    captured = capture_model(file, settings)
+    captured = capture_model(file, settings, encodes=encodes)
     choices: tuple[str, ...] = (settings.weights,)
     if settings.weights == "auto":
         choices = ("packed", "streamed") if file.on_storage and settings.passes else ("packed",)
@@ -150,12 +152,12 @@ def _planned(file: ModelFile, settings: Settings, captured: Program) -> Plan:
         program = optimize(captured, int8_activations=settings.activations == "int8", reader=reader)
     to_pack = packing.to_pack(program, settings.weights)
     memory = footprint.planned(
-        program, maximum(program.outputs["logits"].shape[1]), to_pack,
+        program, file.tensors["token_embd.weight"].shape[0], to_pack,
         merges=_count(file.metadata.get("tokenizer.ggml.merges")),
     )  # fmt: skip
     return Plan(
         program, tuple(to_pack), reader, MappingProxyType(memory),
-        replace(settings, context=program.sizes["position"].maximum),
+        replace(settings, context=context_of(program)),
     )  # fmt: skip
 
 
@@ -163,14 +165,30 @@ def _count(value: object) -> int:
     return len(value) if isinstance(value, list) else 0
 
 
-def capture_model(file: ModelFile, settings: Settings | None = None) -> Program:
-    """The program of a model file before any pass."""
+def context_of(program: Program) -> int:
+    """Tokens of the longest text; an encoder has no position, and reads a text in one run."""
+    return program.sizes.get("position", program.sizes["n"]).maximum
+
+
+def capture_model(
+    file: ModelFile, settings: Settings | None = None, *, encodes: bool = False
+) -> Program:
+    """The program of a model file before any pass.
+
+    With `encodes` it gives vectors of tokens, `hidden`, in place of logits.
+
+    Raises
+    ------
+    UnsupportedError
+        The architecture gives only the other of the two.
+    """
     settings = settings or Settings()
     architecture = architectures.find(file)
     config = architecture.read_config(file)
     context = settings.context
     if context is None:
-        context = min(config.context, settings.max_context)
+        longest = read_embedding(file).max_length if encodes else None
+        context = min(config.context, settings.max_context, longest or config.context)
     if not 1 <= context <= config.context:
         raise HalfbyteError(
             f"{file.path}: context of {context} tokens: expected 1 to {config.context}"
@@ -179,6 +197,7 @@ def capture_model(file: ModelFile, settings: Settings | None = None) -> Program:
         file, config, context=context, batch=min(settings.batch, context),
         cache=_cache(file, settings.cache, config.head_dim),
     )  # fmt: skip
+    program.notes += passed_over(file, encodes=encodes)
     used = architecture.TABLES | {_origin(buffer) for buffer in program.buffers}
     for name in file.tensors:
         if name not in used:
@@ -187,7 +206,36 @@ def capture_model(file: ModelFile, settings: Settings | None = None) -> Program:
                 f"{metadata.text(file, 'general.architecture')!r} does not use it as halfbyte "
                 "runs it, and without it the model would compute something else"
             )
+    if encodes and "logits" in program.outputs:
+        return _without_head(file, program)
+    if not encodes and "hidden" in program.outputs:
+        name = metadata.text(file, "general.architecture")
+        raise UnsupportedError(
+            f"{file.path}: architecture {name!r} writes no text, it turns texts into vectors: "
+            "expected a language model; load_encoder and `halfbyte embed` run it"
+        )
     return program
+
+
+def _without_head(file: ModelFile, program: Program) -> Program:
+    """A language model up to the vectors that its head reads."""
+    pooling = read_embedding(file).pooling
+    if pooling is not Pooling.LAST:
+        raise UnsupportedError(
+            f"{file.path}: expected a model that turns texts into vectors: an encoder, or one "
+            f"with pooling 'last'; found a language model with pooling {pooling.name.lower()!r}"
+        )
+    heads = ("output.weight", "token_embd.weight")
+    last = max(
+        number
+        for number, i in enumerate(program.instructions)
+        if i.operator is ops.matmul and i.operands["w"].name in heads
+    )
+    hidden = program.instructions[last].operands["x"]
+    body = program.rewritten(program.instructions[:last])
+    body.outputs.clear()
+    body.output("hidden", hidden)
+    return body
 
 
 def _origin(buffer: Buffer) -> str:

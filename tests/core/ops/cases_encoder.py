@@ -148,6 +148,37 @@ def _attention_int8() -> Iterator[Case]:
         yield case
 
 
+# Tokens of each text, heads, kv heads, numbers of a head, rows of a bias
+TEXTS = (
+    ([1], 1, 1, 16, 0), ([5, 1, 33], 4, 2, 32, 0), ([150, 2, 129], 2, 2, 64, 2),
+    ([17, 40], 3, 3, 20, 1),
+)  # fmt: skip
+
+
+def _attention_texts() -> Iterator[Case]:
+    """Float sums are bounded as in `_attention_case`; so is rounding to int8."""
+    for sizes, heads, kv_heads, d, biases in TEXTS:
+        n, t = sum(sizes), max(sizes)
+        q, k, v = (activations(n, count * d) for count in (heads, kv_heads, kv_heads))
+        operands = {"q": q, "k": k, "v": v, "blocks": ops.text_blocks(sizes)}
+        attributes = {"heads": heads, "kv_heads": kv_heads, "d": d, "scale": d**-0.5}
+        largest = max(float(np.abs(x).max()) for x in (q, k, v))
+        score = (d + 8) * EPS * largest**2 * d**0.5 + 4 * EPS
+        bound = np.full((n, heads * d), (2 * score + (2 * t + 32) * EPS) * largest) + TINY
+        label = f"{'-'.join(map(str, sizes))}x{heads}x{d}"
+        if d % 16 == 0 and not biases:
+            yield Case(
+                label, ops.attention_texts_int8, operands, attributes, bound + 2 / 255 * largest
+            )
+        if biases:
+            bias = activations(biases, 2 * t + 3)
+            bias[:, :7] = -np.inf  # a window: the farthest keys are hidden
+            operands = operands | {"bias": bias.reshape(-1)}
+            step = bias.shape[1] if biases > 1 else 0
+            attributes = attributes | {"w": bias.shape[1], "bias_head": step}
+        yield Case(label, ops.attention_texts, operands, attributes, bound)
+
+
 # outer, inner, rows, sums, columns; whether x and w differ along outer and inner; w is [k, m]
 BATCHES = (
     (1, 1, 3, 5, 7, (0, 0), (0, 0), True), (2, 3, 17, 20, 33, (1, 1), (1, 1), True),
@@ -179,4 +210,6 @@ def _batched() -> Iterator[Case]:
         yield Case(label, ops.matmul_batched, operands, attributes, bound, fused=True)
 
 
-FAMILIES = (_batched, _attention, _attention_int8, _matmul_panels, _quantized)
+FAMILIES = (
+    _batched, _attention, _attention_int8, _attention_texts, _matmul_panels, _quantized,
+)  # fmt: skip

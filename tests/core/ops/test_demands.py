@@ -30,7 +30,10 @@ WORK = 1e7  # arithmetic operations of a changed instruction
 SPOILT = 0xFF  # bytes around operands: NaN, or -1
 # Only memory is checked: with fewer columns the padding of weights to fours is no longer zero, and
 # limits are those of another integer type.
-FILLED = {"matmul_quantized": ("x[1] = ",), "conv2d_quantized": ("x[3] = ", "lo = ", "hi = ")}
+FILLED = {
+    "matmul_quantized": ("x[1] = ",), "conv2d_quantized": ("x[3] = ", "lo = ", "hi = "),
+    "attention_texts": ("blocks[0] = ", "w = "), "attention_texts_int8": ("blocks[0] = ",),
+}  # fmt: skip
 
 
 @cache

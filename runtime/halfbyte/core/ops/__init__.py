@@ -21,7 +21,13 @@ from halfbyte.core.ops.conv import (
     pack_quantized,
 )
 from halfbyte.core.ops.elementwise import binary, cast, unary
-from halfbyte.core.ops.full_attention import attention, attention_int8
+from halfbyte.core.ops.full_attention import (
+    attention,
+    attention_int8,
+    attention_texts,
+    attention_texts_int8,
+    text_blocks,
+)
 from halfbyte.core.ops.fused import (
     gelu_quantize,
     layer_norm_quantize,
@@ -74,6 +80,8 @@ __all__ = [
     "add_quantized",
     "attention",
     "attention_int8",
+    "attention_texts",
+    "attention_texts_int8",
     "average_pool",
     "binary",
     "cache_write",
@@ -126,6 +134,7 @@ __all__ = [
     "swiglu",
     "swiglu_quantize",
     "tensor_range",
+    "text_blocks",
     "transpose",
     "unary",
 ]

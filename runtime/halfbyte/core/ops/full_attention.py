@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -185,3 +185,117 @@ def attention_int8(
         highest = top
     y = np.divide(y, total, out=np.zeros_like(y), where=total > 0)
     return np.ascontiguousarray(y.transpose(0, 2, 1, 3), np.float32)
+
+
+TEXT_QUERIES = 128  # of a block of a text
+I32 = npt.NDArray[np.int32]
+
+_TEXTS = "q:f32[n,c] k:f32[n,g] v:f32[n,g] blocks:i32[b,3]"
+_TEXTS_DEMANDS: dict[str, Demand] = {
+    "heads a multiple of kv_heads": _DEMANDS["heads a multiple of kv_heads"],
+    "heads d = c": lambda d: d["heads"] * d["d"] == d["c"],
+    "kv_heads d = g": lambda d: d["kv_heads"] * d["d"] == d["g"],
+}
+
+
+def text_blocks(sizes: Sequence[int]) -> I32:
+    """The blocks of texts of these numbers of tokens, whose rows follow each other."""
+    starts = np.cumsum([0, *sizes])
+    blocks = [
+        (start, size, first)
+        for start, size in zip(starts.tolist(), sizes, strict=False)
+        for first in range(0, size, TEXT_QUERIES)
+    ]
+    return np.array(blocks, np.int32).reshape(-1, 3)
+
+
+def _texts_operations(d: Any) -> int:
+    """As if all rows were one text."""
+    return int(4 * d["n"] * d["n"] * d["heads"] * d["d"])
+
+
+@operator(
+    "Attention",
+    f"{_TEXTS} bias?:f32[bl] -> y:f32[n,c]",
+    operations=_texts_operations,
+    demands={
+        "d of 256 and less": lambda d: d["d"] <= MAX_HEAD,
+        **_TEXTS_DEMANDS,
+        "bias of bl where bias_head leads": lambda d: inside(
+            d["bl"], 0, (d["heads"], d["bias_head"]), (d["w"], 1)
+        ),
+    },
+    product=True,
+    like="attention",
+)
+def attention_texts(
+    q: F32, k: F32, v: F32, blocks: I32, bias: F32 | None = None,
+    *, heads: int, kv_heads: int, d: int, scale: float, w: int = 0, bias_head: int = 0,
+) -> F32:  # fmt: skip
+    """:func:`attention` within each of several texts, whose tokens are consecutive rows.
+
+    A block [first row of its text, the text's number of tokens, the first of up to TEXT_QUERIES
+    queries among them] says which rows to compute; others of y are not defined. `bias` is
+    added to scores by the distance of key and query, bias[h bias_head + w / 2 + j - i]; texts have
+    at most w / 2 + 1 tokens then. Heads lie side by side in rows.
+    """
+    y = np.zeros_like(q)
+    for rows, size in _texts(blocks, len(q), w // 2 + 1 if bias is not None else len(q)):
+        table = None if bias is None else walked(bias, (heads, w), (bias_head, 1))
+        added = None if table is None else _by_distance(table, size)
+        sizes = {"heads": heads, "kv_heads": kv_heads, "s": size, "t": size, "d": d, "e": d}
+        bias_strides = {"bias_head": size * size, "bias_row": size} if bias is not None else {}
+        y[rows] = attention.meaning(
+            *(np.ascontiguousarray(x[rows]).reshape(-1) for x in (q, k, v)), added, batch=1,
+            **sizes, **_strides(heads, kv_heads, d), **bias_strides, scale=scale, reach=size,
+        ).reshape(size, -1)  # fmt: skip
+    return y
+
+
+def _texts(blocks: I32, n: int, longest: int) -> Iterator[tuple[slice, int]]:
+    """Rows and sizes of whole texts, by their first blocks; those that do not fit are skipped."""
+    for start, size, first in blocks.tolist():
+        if first == 0 and start >= 0 and 0 < size <= longest and start + size <= n:
+            yield slice(start, start + size), size
+
+
+def _strides(heads: int, kv_heads: int, d: int) -> dict[str, int]:
+    rows = {"q": heads * d, "k": kv_heads * d, "v": kv_heads * d}
+    return {
+        f"{name}_{axis}": step
+        for name, row in rows.items()
+        for axis, step in (("batch", 0), ("head", d), ("row", row))
+    }
+
+
+def _by_distance(table: F32, size: int) -> F32:
+    """Biases [heads, size, size] of queries and keys, flat."""
+    distance = np.arange(size) - np.arange(size)[:, None]
+    return np.ascontiguousarray(table[:, table.shape[1] // 2 + distance]).reshape(-1)
+
+
+@operator(
+    "AttentionInt8",
+    f"{_TEXTS} -> y:f32[n,c]",
+    operations=_texts_operations,
+    demands={
+        "d a multiple of 16, of 64 and less": lambda d: (
+            d["d"] % 16 == 0 and d["d"] <= MAX_INT8_HEAD
+        ),
+        **_TEXTS_DEMANDS,
+    },
+    product=True,
+    like="attention",
+)
+def attention_texts_int8(
+    q: F32, k: F32, v: F32, blocks: I32, *, heads: int, kv_heads: int, d: int, scale: float
+) -> F32:
+    """:func:`attention_int8` within each of several texts; see :func:`attention_texts`."""
+    y = np.zeros_like(q)
+    for rows, size in _texts(blocks, len(q), len(q)):
+        y[rows] = attention_int8.meaning(
+            *(np.ascontiguousarray(x[rows]).reshape(-1) for x in (q, k, v)), batch=1, heads=heads,
+            kv_heads=kv_heads, s=size, t=size, d=d, e=d, **_strides(heads, kv_heads, d),
+            scale=scale,
+        ).reshape(size, -1)  # fmt: skip
+    return y

@@ -8,6 +8,7 @@ from __future__ import annotations
 from halfbyte.core.passes.fuse import fuse
 from halfbyte.core.passes.plan_memory import plan_memory
 from halfbyte.core.passes.quantize_activations import quantize_activations
+from halfbyte.core.passes.quantize_attention import quantize_attention
 from halfbyte.core.passes.stream_weights import stream_weights
 from halfbyte.core.program import Program
 from halfbyte.formats.reading import Reader
@@ -17,6 +18,7 @@ __all__ = [
     "optimize",
     "plan_memory",
     "quantize_activations",
+    "quantize_attention",
     "stream_weights",
 ]
 
@@ -26,11 +28,14 @@ def optimize(
 ) -> Program:
     """Apply all passes, in order.
 
-    Without `int8_activations` products with block formats take float activations; with a `reader`
-    weights are read from the file in each run.
+    Without `int8_activations` products with block formats, and attention, take float activations;
+    with a `reader` weights are read from the file in each run.
     """
     if int8_activations:
         program = quantize_activations(program)
     if reader is not None:
         program = stream_weights(program, reader)
-    return plan_memory(fuse(program))
+    program = fuse(program)
+    if int8_activations:
+        program = quantize_attention(program)
+    return plan_memory(program)

@@ -1,7 +1,8 @@
 """Fuses two instructions if nothing else reads the first one's result.
 
 The intermediate result is then never written to memory: norm and quantization, gate and up with
-their quantization, rotation and the cache, a product and the residual that is added to it.
+their quantization, rotation and the cache, a product and the bias and residual that are added to
+it. LayerNorm is also fused with the quantization after it if others read its result too.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from halfbyte.core.program import Program, resume
 
 
 def fuse(program: Program) -> Program:
-    """Replace pairs by the operators of `ops.fused`, and additions by products with a residual."""
+    """Replace pairs by the operators of `ops.fused`, and put additions into products."""
     rewritten = program.rewritten([])
     producers: dict[Buffer, Instruction] = {}
     replaced: set[Instruction] = set()
@@ -24,7 +25,12 @@ def fuse(program: Program) -> Program:
         for instruction in program.instructions:
             inputs = [b for b in instruction.inputs if b in producers and uses[b] == 1]
             first = _fused(instruction, {b: producers[b] for b in inputs if b.kind is Kind.SCRATCH})
-            if first is None:
+            norm = _norm_before(instruction, rewritten.instructions)
+            if norm is not None:
+                rewritten.instructions.pop()
+                ops.layer_norm_quantize(*norm.inputs, **norm.attributes)
+                rewritten.change_last((*norm.outputs, *instruction.outputs))
+            elif first is None:
                 rewritten.append(instruction)
             else:
                 replaced.add(first)
@@ -34,10 +40,17 @@ def fuse(program: Program) -> Program:
     return rewritten
 
 
+def _norm_before(last: Instruction, before: list[Instruction]) -> Instruction | None:
+    """The LayerNorm just before, whose result an instruction quantizes."""
+    norm = before[-1] if before and last.operator is ops.dynamic_quantize else None
+    fits = norm is not None and norm.operator is ops.layer_norm
+    return norm if fits and norm and norm.outputs[0] is last.inputs[0] else None
+
+
 def _fused(last: Instruction, before: dict[Buffer, Instruction]) -> Instruction | None:
     """Record the fused instruction, if there is one; returns the producer that it replaces."""
     if last.operator is ops.add:
-        return _residual(last, before)
+        return _sum(last, before)
     producer = before.get(last.inputs[0]) if last.inputs else None
     if producer is None:
         return None
@@ -57,16 +70,23 @@ def _joins(producer: Instruction, last: Instruction) -> bool:
         return producer.inputs[0].shape == last.inputs[1].shape
     if producer.operator is ops.rotary_embedding:
         return last.inputs[1].dtype != "q8_0"
-    return producer.operator is ops.swiglu
+    return producer.operator in (ops.swiglu, ops.gelu)
 
 
-def _residual(last: Instruction, before: dict[Buffer, Instruction]) -> Instruction | None:
-    """x + product: the product's kernel adds x when it stores."""
-    for product, residual in (last.inputs[::-1], last.inputs):
+def _sum(last: Instruction, before: dict[Buffer, Instruction]) -> Instruction | None:
+    """x + product, or product + row: the product's kernel adds the other when it stores."""
+    for product, other in (last.inputs[::-1], last.inputs):
         producer = before.get(product)
-        if producer and producer.operator in (ops.matmul, ops.matmul_int8):
-            required = [o for o in producer.operator.inputs if not o.optional]
-            if len(producer.inputs) == len(required) and residual.shape == product.shape:
-                producer.operator(*producer.inputs, residual)
-                return producer
+        if not producer or producer.operator not in (ops.matmul, ops.matmul_int8):
+            continue
+        operands = zip(producer.operator.inputs, producer.arguments, strict=True)
+        given = {o.name: b for o, b in operands}
+        if other.shape == product.shape and given["r"] is None:
+            producer.operator(*(given | {"r": other}).values())
+            return producer
+        row = other.kind is Kind.CONSTANT and other.shape == (1, product.shape[1])
+        if row and "bias" in given and given["bias"] is None and given["r"] is None:
+            bias = other.view(other.shape[1:])
+            producer.operator(*(given | {"bias": bias}).values())
+            return producer
     return None

@@ -29,6 +29,7 @@ from halfbyte.formats.huggingface.names import (
     Translators,
     naming,
 )
+from halfbyte.formats.huggingface.sentence_transformers import embedding_metadata
 from halfbyte.formats.huggingface.shapes import Shapes, check_layers
 from halfbyte.formats.huggingface.tokenizer import tokenizer_metadata
 from halfbyte.formats.json_file import read_json
@@ -76,6 +77,7 @@ def read_folder(
         "general.architecture": names.metadata["general.architecture"],
         "general.name": _model_name(folder),
         **names.metadata,
+        **embedding_metadata(folder, names, notes),
         **_tokenizer(folder, notes),
         **_sampling(folder / "generation_config.json"),
     }

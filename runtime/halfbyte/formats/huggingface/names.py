@@ -68,6 +68,10 @@ def _split_groups(x: Array, groups: int, queries: int, head: int) -> Array:
     return np.concatenate([part.reshape(-1, *x.shape[1:]) for part in parts])
 
 
+def _from_row(x: Array, first: int) -> Array:
+    return x[first:]
+
+
 def interleaved(heads: int) -> Transform:
     """Rows (j, j + half) of each head become neighbours, which GGUF's Llama rotates together."""
     return Transform(f"rows of {heads} heads interleaved", partial(_interleave, heads=heads))
@@ -96,6 +100,8 @@ class Naming:
     transforms: Mapping[str, Transform] = field(default_factory=dict)  # by the end of a GGUF name
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # exceptions, likewise
     layer_names: Mapping[str, str] = field(default_factory=dict)  # where a layer's differ
+    dropped: tuple[str, ...] = ()  # beginnings of names of tensors that are not needed
+    rank: bool = False  # the model's head scores pairs of texts
 
     def rename(self, name: str) -> tuple[str, Transform] | None:
         """GGUF's name of a tensor and its transform; None for a tensor that is not a weight.
@@ -108,6 +114,8 @@ class Naming:
         plain = _OPTIONAL.sub("", name)
         if _DROPPED.search(plain) or (self.tied and plain == "lm_head.weight"):
             return None
+        if self.dropped and plain.startswith(self.dropped):
+            return None
         match = _LAYER.fullmatch(plain) or _OUTER.fullmatch(plain)
         layer = match is not None and "layer" in match.groupdict()
         part = match and self.names.get(match["part"])
@@ -117,21 +125,26 @@ class Naming:
             raise UnsupportedError(
                 f"{self.where}: tensor {name[:80]!r}: model_type {self.kind!r} has no such tensor"
             )
-        kind = f"{part}.{match['kind']}"
+        kind = f"{part}.{_KINDS.get(match['kind'], match['kind'])}"
         prefix = f"blk.{int(match['layer'])}." if layer else ""
         return prefix + kind, self.transforms.get(kind, SAME)
 
 
 # "model." and "transformer." are missing if the model was saved without its head; a text model
 # inside another has "language_model." before or after "model.".
-_OPTIONAL = re.compile(r"^((model|transformer|language_model|gpt_neox|decoder)\.){1,2}")
-_LAYER = re.compile(
-    r"(?:layers|h|blocks)\.(?P<layer>\d{1,4})\.(?P<part>[\w.]+)\.(?P<kind>weight|bias)"
+_OPTIONAL = re.compile(
+    r"^((model|transformer|language_model|gpt_neox|decoder|bert|roberta|distilbert|encoder"
+    r"|embeddings)\.){1,2}"
 )
-_OUTER = re.compile(r"(?P<part>\w+)\.(?P<kind>weight|bias)")
+_LAYER = re.compile(
+    r"(?:layers|layer|h|blocks)\.(?P<layer>\d{1,4})\.(?P<part>[\w.]+)\."
+    r"(?P<kind>weight|bias|gamma|beta)"
+)
+_OUTER = re.compile(r"(?P<part>[\w.]+)\.(?P<kind>weight|bias|gamma|beta)")
+_KINDS = {"gamma": "weight", "beta": "bias"}  # of norms, in files of TensorFlow's time
 # Tables and masks saved by old versions; parts of a model that are not for text
 _DROPPED = re.compile(
-    r"rotary_emb\.inv_freq$|^h\.\d{1,4}\.attn\.(masked_)?bias$"
+    r"rotary_emb\.inv_freq$|^(position|token_type)_ids$|^h\.\d{1,4}\.attn\.(masked_)?bias$"
     r"|^(vision_tower|multi_modal_projector)\."
 )
 
@@ -151,7 +164,7 @@ class Translation:
         Values by GGUF's keys without the architecture's name.
     names : mapping
         Parts of a tensor's name, such as ``self_attn.q_proj``, -> GGUF's names.
-    tied, tensors, transforms, shapes, layer_names
+    tied, tensors, transforms, shapes, layer_names, dropped
         As in :class:`Naming`.
     """
 
@@ -164,14 +177,18 @@ class Translation:
         self.transforms: dict[str, Transform] = {}
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.layer_names: Mapping[str, str] = {}
+        self.dropped: tuple[str, ...] = ()
+        self._rank = False
+        self._unprefixed: dict[str, MetadataValue] = {}
 
     def naming(self) -> Naming:
         """The result, once everything is filled in."""
         metadata: dict[str, MetadataValue] = {"general.architecture": self.architecture}
         metadata |= {f"{self.architecture}.{key}": value for key, value in self.metadata.items()}
+        metadata |= self._unprefixed
         return Naming(
             self.keys.where, self.kind, metadata, self.names, self.tied, self.tensors,
-            self.transforms, self.shapes, self.layer_names,
+            self.transforms, self.shapes, self.layer_names, self.dropped, self._rank,
         )  # fmt: skip
 
     def size(self, key: str) -> int:
@@ -203,6 +220,54 @@ class Translation:
             f"attention.{kind}_epsilon": np.float32(keys.number(epsilon, default_epsilon)),
             "rope.dimension_count": np.uint32(head_dim),
         }
+
+    def encoder(self, architecture: str) -> None:
+        """Set the sizes of an encoder with learned positions."""
+        keys, self.architecture, self.tied = self.keys, architecture, True
+        dim, types = keys.integer("hidden_size"), keys.integer("type_vocab_size", 2)
+        self.metadata |= {
+            "vocab_size": np.uint32(keys.integer("vocab_size")),
+            "context_length": np.uint32(keys.integer("max_position_embeddings")),
+            "embedding_length": np.uint32(dim),
+            "block_count": np.uint32(keys.integer("num_hidden_layers")),
+            "feed_forward_length": np.uint32(keys.integer("intermediate_size")),
+            "attention.head_count": np.uint32(keys.integer("num_attention_heads")),
+            "attention.layer_norm_epsilon": np.float32(keys.number("layer_norm_eps", 1e-12)),
+            "attention.causal": False,
+        } | self.metadata
+        self._unprefixed["tokenizer.ggml.token_type_count"] = np.uint32(types)
+        self.shapes["token_types"] = (types, dim)
+
+    def skip_positions(self, count: int) -> None:
+        """Leave out the first rows of the table of positions, of which RoBERTa uses none."""
+        rows = self.keys.integer("max_position_embeddings", maximum=1 << 24)
+        if rows <= count:
+            raise FormatError(
+                f"{self.keys.where}: key 'max_position_embeddings': expected more than {count}, "
+                f"found {rows}"
+            )
+        self.metadata["context_length"] = np.uint32(rows - count)
+        self.shapes["position_embd"] = (rows, self.keys.integer("hidden_size"))
+        function = partial(_from_row, first=count)
+        self.transforms["position_embd.weight"] = Transform(f"rows from {count} on", function)
+
+    def classifies(self) -> bool:
+        """Whether the model scores pairs of texts; sets the shapes of its head then."""
+        names = map(str, self.keys.list("architectures"))
+        if not any(name.endswith("ForSequenceClassification") for name in names):
+            return False
+        labels = self.keys.inner("id2label")
+        count = len(labels.values) if labels.values else self.keys.integer("num_labels", 2)
+        if count != 1:
+            self.refuse_head(f"{count} labels: expected one, the score of a pair of texts")
+        dim = self.size("embedding_length")
+        self.shapes |= {"cls": (dim, dim), "cls.output": (count, dim)}
+        self._rank = True
+        return True
+
+    def refuse_head(self, why: str) -> None:
+        """Raise for a head that classifies otherwise."""
+        raise UnsupportedError(f"{self.keys.where}: a {self.kind} head with {why}")
 
     def rope(self, rope: Keys | None = None) -> None:
         """Set base and scaling of rotary positions, and the tensors that scaling needs."""
@@ -332,6 +397,7 @@ class Translator(Protocol):
         """Fill in the translation."""
 
 
+_HEADS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
 Translators = Mapping[str, Translator]  # by `model_type`
 
 
@@ -365,11 +431,11 @@ def naming(
             f"{where}: model_type {kind[:80]!r}: expected one of "
             f"{nearest(kind, sorted(translators))}"
         )
+    heads = getattr(translators[kind], "HEADS", _HEADS)
     for name in keys.list("architectures"):
-        if not str(name).endswith(("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")):
-            raise UnsupportedError(
-                f"{where}: architecture {str(name)[:80]!r}: expected a language model"
-            )
+        if not str(name).endswith(heads):
+            expected = "a language model" if heads is _HEADS else f"one that ends in {heads}"
+            raise UnsupportedError(f"{where}: architecture {str(name)[:80]!r}: expected {expected}")
     translation = Translation(keys, kind)
     translators[kind].translate(translation)
     return translation.naming()

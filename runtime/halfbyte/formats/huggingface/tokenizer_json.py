@@ -72,7 +72,8 @@ def read_tokenizer_json(path: Path, model: Path | None = None) -> dict[str, Meta
             "bos_token_id": "cls_token_id",
             "eos_token_id": "seperator_token_id",
         }
-        around = {names.get(name, name): value for name, value in around.items()}
+        first = {k: v for k, v in around.items() if k == "bos_token_id"}  # llama.cpp reads this one
+        around = first | {names.get(name, name): value for name, value in around.items()}
     metadata = vocabulary(path, pipeline)
     metadata |= {k if "." in k else f"tokenizer.ggml.{k}": v for k, v in around.items()}
     if not exact:

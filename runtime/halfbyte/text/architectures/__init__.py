@@ -3,7 +3,8 @@
 A module holds all that is known of its architecture; see `Architecture`. To add one, add its
 module; no other file of the product changes. Modules that begin with an underscore are shared:
 `read_config` takes metadata through `_keys.Keys`, which refuses what was not read, and
-`build` spells out the layers with the parts of `_decoder.Decoder`.
+`build` spells out the layers with the parts of `_decoder.Decoder`, or of `_encoder.Encoder`: a
+module with `HEADS`, endings of class names in config.json, is an encoder.
 
 A tensor that holds several matrices (queries, keys and values; gate and up) is split in place: rows
 are whole blocks, so each part is a view, such as ``blk.0.attn_qkv.weight[0:3072]``, which is packed
@@ -78,6 +79,11 @@ def find(file: ModelFile) -> Architecture:
             f"{file.path}: architecture {name[:80]!r}: expected one of {nearest(name, names())}"
         )
     return get(name)
+
+
+def is_encoder(file: ModelFile) -> bool:
+    """Whether a file's architecture turns texts into vectors only."""
+    return bool(getattr(find(file), "HEADS", ()))
 
 
 def get(name: str) -> Architecture:

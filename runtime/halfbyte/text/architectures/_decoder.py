@@ -18,7 +18,7 @@ from halfbyte.core.program import Program
 from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats import metadata
 from halfbyte.formats.model_file import ModelFile
-from halfbyte.text.architectures._keys import Keys, passed_over
+from halfbyte.text.architectures._keys import Keys
 from halfbyte.weights import Tensor
 
 LOGIT_ROWS = 16  # of one run: a row is as wide as the vocabulary
@@ -158,37 +158,18 @@ class Rope:
     interleaved: bool
 
 
-class Decoder:
-    """A model under capture: inputs `ids`, output `logits`, sizes `n`, `position`, `rows`.
+class Parts:
+    """What the layers of a model under capture are made of.
 
     Parameters
     ----------
-    context : int
-        Tokens that the KV cache holds.
-    batch : int
-        Most tokens of one run (size `n`). The logits are of its last tokens (size `rows`).
-    cache : str
-        Type of the KV cache: "f16", "f32" or "q8_0".
+    rows : int
+        Most tokens of one run (size `n`).
     """
 
-    def __init__(
-        self,
-        file: ModelFile,
-        config: Config,
-        program: Program,
-        context: int,
-        batch: int,
-        cache: str,
-    ) -> None:
-        if cache == "q8_0" and (config.head_dim % 32 or config.head_dim > ops.MAX_Q8_0_HEAD):
-            raise UnsupportedError(
-                f"{file.path}: cache 'q8_0': head_dim {config.head_dim}: expected a multiple of "
-                f"32, at most {ops.MAX_Q8_0_HEAD}"
-            )
-        self.file, self.config, self.program, self.cache = file, config, program, cache
-        self.n, self.position = program.size("n", batch), program.size("position", context)
-        program.notes += passed_over(file)
-        self.logit_rows = program.size("rows", min(LOGIT_ROWS, batch))
+    def __init__(self, file: ModelFile, config: Config, program: Program, rows: int) -> None:
+        self.file, self.config, self.program = file, config, program
+        self.n = program.size("n", rows)
 
     def tensor(self, name: str, *shape: int) -> Tensor:
         """A tensor of the file, which must have this shape."""
@@ -203,18 +184,6 @@ class Decoder:
         c, ids = self.config, self.program.input("ids", "i32", (self.n,))
         x: Buffer = ops.gather(self.weight("token_embd.weight", c.vocabulary, c.dim), ids)
         return x
-
-    def head(self, x: Buffer, softcap: float = 0.0) -> None:
-        """Logits, by the output matrix or, if there is none, the embedding."""
-        c = self.config
-        name = "output.weight" if "output.weight" in self.file.tensors else "token_embd.weight"
-        logits = ops.matmul(x, self.weight(name, c.vocabulary, c.dim))
-        if "output.bias" in self.file.tensors:
-            bias = self.tensor("output.bias", c.vocabulary).decode()
-            logits = ops.add(logits, self.row("output.bias", bias))
-        if softcap:
-            logits = ops.unary(logits, function="tanh", alpha=softcap)
-        self.program.output("logits", logits)
 
     def norm(self, x: Buffer, name: str, heads: int = 0) -> Buffer:
         """RMSNorm of rows, or of each of `heads` heads."""
@@ -264,6 +233,50 @@ class Decoder:
         outputs = {"q": c.width, "k": c.kv_width, "v": c.kv_width}
         q, k, v = (self.linear(x, f"{block}attn_{n}", m, bias=bias) for n, m in outputs.items())
         return q, k, v
+
+
+class Decoder(Parts):
+    """A model under capture: inputs `ids`, output `logits`, sizes `n`, `position`, `rows`.
+
+    Parameters
+    ----------
+    context : int
+        Tokens that the KV cache holds.
+    batch : int
+        Most tokens of one run (size `n`). The logits are of its last tokens (size `rows`).
+    cache : str
+        Type of the KV cache: "f16", "f32" or "q8_0".
+    """
+
+    def __init__(
+        self,
+        file: ModelFile,
+        config: Config,
+        program: Program,
+        context: int,
+        batch: int,
+        cache: str,
+    ) -> None:
+        if cache == "q8_0" and (config.head_dim % 32 or config.head_dim > ops.MAX_Q8_0_HEAD):
+            raise UnsupportedError(
+                f"{file.path}: cache 'q8_0': head_dim {config.head_dim}: expected a multiple of "
+                f"32, at most {ops.MAX_Q8_0_HEAD}"
+            )
+        super().__init__(file, config, program, batch)
+        self.cache, self.position = cache, program.size("position", context)
+        self.logit_rows = program.size("rows", min(LOGIT_ROWS, batch))
+
+    def head(self, x: Buffer, softcap: float = 0.0) -> None:
+        """Logits, by the output matrix or, if there is none, the embedding."""
+        c = self.config
+        name = "output.weight" if "output.weight" in self.file.tensors else "token_embd.weight"
+        logits = ops.matmul(x, self.weight(name, c.vocabulary, c.dim))
+        if "output.bias" in self.file.tensors:
+            bias = self.tensor("output.bias", c.vocabulary).decode()
+            logits = ops.add(logits, self.row("output.bias", bias))
+        if softcap:
+            logits = ops.unary(logits, function="tanh", alpha=softcap)
+        self.program.output("logits", logits)
 
     def attend(
         self, block: str, q: Buffer, k: Buffer, v: Buffer,

@@ -15,7 +15,7 @@ from halfbyte.formats import metadata
 from halfbyte.formats.model_file import ModelFile
 
 # Further keys of llama.cpp's, with the values that describe the models built here. PASSED are those
-# that change no result: there are no experts, no YaRN and no pooling here.
+# that change no result: there are no experts, no YaRN and, in language models, no pooling here.
 _OTHERS: dict[str, object] = {
     "vocab_size": metadata.ANY,  # the embedding has it
     "tensor_data_layout": metadata.ANY,
@@ -59,14 +59,15 @@ _OTHERS: dict[str, object] = {
 )  # fmt: skip
 
 
-def passed_over(file: ModelFile) -> list[str]:
-    """Notes on the model's metadata that changes no result."""
+def passed_over(file: ModelFile, *, encodes: bool = False) -> list[str]:
+    """Notes on the model's metadata that changes no result; pooling does where it `encodes`."""
     prefix = metadata.text(file, "general.architecture") + "."
     keys = (key for key in file.metadata if key.startswith(prefix))
     return [
         f"metadata {key!r}: passed over: it changes no result"
         for key in keys
         if _OTHERS.get(key.removeprefix(prefix)) is metadata.PASSED
+        and not (encodes and key.endswith(".pooling_type"))
     ]
 
 

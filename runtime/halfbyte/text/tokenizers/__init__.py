@@ -48,6 +48,14 @@ class Tokenizer(Protocol):
         """The metadata it is made from."""
 
     @property
+    def before(self) -> list[int]:
+        """The special tokens before a text."""
+
+    @property
+    def after(self) -> list[int]:
+        """The special tokens after a text."""
+
+    @property
     def vocab_size(self) -> int:
         """Number of tokens; ids are 0 ... vocab_size - 1."""
 

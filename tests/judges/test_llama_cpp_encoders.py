@@ -1,0 +1,51 @@
+"""llama.cpp loads the GGUF files of tiny encoders, and its vectors and scores are ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xllamacpp
+from tests.formats.files import tensor
+from tests.text.architectures.models import largest_difference
+from tests.text.encoders import encoders
+from tests.text.encoders.encoders import TEXTS
+
+import halfbyte
+from halfbyte.quantize import quantize_file
+from halfbyte.quantize.gguf_writer import write_gguf
+from halfbyte.text.opening import open_model
+
+GELU_BOUND = 5e-3  # llama.cpp looks GELU up in a table of F16
+
+
+def vectors(path: Path) -> Any:
+    """llama.cpp's vectors of the texts, of length 1."""
+    parameters = xllamacpp.CommonParams()
+    parameters.model.path = str(path)
+    parameters.n_ctx, parameters.n_parallel, parameters.n_gpu_layers = 256, 1, 0
+    parameters.warmup, parameters.verbosity, parameters.embedding = False, -1, True
+    parameters.cpuparams.n_threads = 1
+    answer = xllamacpp.Server(parameters).handle_embeddings({"input": TEXTS})
+    found = np.array([row["embedding"] for row in answer["data"]])
+    return found / np.linalg.norm(found, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("name", encoders.OTHERS)
+def test_vectors_agree(name: str, tmp_path: Path) -> None:
+    """In F32, and for one model in int8, with each pooling."""
+    for pooling in ("mean", "cls") if name == "bert" else ("mean",):
+        folder = encoders.write(tmp_path / pooling, name, pooling)
+        file = open_model(folder)
+        path = tmp_path / "model.gguf"
+        write_gguf(path, file.metadata, [tensor(n, t.decode()) for n, t in file.tensors.items()])
+        with halfbyte.load_encoder(path) as model:
+            ours = model.embed(TEXTS, normalize=True)
+        assert largest_difference(vectors(path).astype(np.float32), ours) < GELU_BOUND
+    if name == "bert":
+        quantize_file(folder, "int8", path)
+        with halfbyte.load_encoder(path) as model:
+            ours = model.embed(TEXTS, normalize=True)
+        assert ((vectors(path) * ours).sum(axis=1) > 0.999).all()

@@ -1,0 +1,237 @@
+"""Vectors and scores of tiny encoders are those of `transformers`, alone and in batches."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.formats.folders import write_json
+from tests.text.architectures.models import largest_difference
+from tests.text.architectures.test_folders import write as write_decoder
+from tests.text.encoders import encoders
+from tests.text.encoders.encoders import QUERY, TEXTS
+
+import halfbyte
+from halfbyte.errors import HalfbyteError, MemoryBudgetError
+from halfbyte.quantize import quantize_file
+from halfbyte.text.architectures import bert
+from halfbyte.text.describe import describe
+from halfbyte.text.encoder import TextEncoder
+
+BOUND = 1e-4
+
+
+def run(model: TextEncoder, texts: list[str]) -> Any:
+    if model.pooling == 4:
+        return model.rerank(QUERY, texts)
+    return model.embed(texts)
+
+
+@pytest.mark.parametrize("name", encoders.CONFIGS)
+def test_of_the_original(name: str, tmp_path: Path) -> None:
+    """From a folder and from GGUF; each text alone; and in types with fewer bits."""
+    folder, expected = encoders.write(tmp_path / "m", name), encoders.expected(name)
+    with halfbyte.load_encoder(folder) as model:
+        found = run(model, TEXTS)
+        assert largest_difference(found, expected) < BOUND
+        alone = np.concatenate([run(model, [text]) for text in TEXTS])
+        np.testing.assert_array_equal(alone, found)
+        assert run(model, []).shape == (0, *expected.shape[1:])
+    for kind, bound in (("bf16", 0.05), ("int8", 0.05), ("int4", 0.5)):
+        path = tmp_path / f"{kind}.gguf"
+        quantize_file(folder, kind, path)
+        with halfbyte.load_encoder(path) as model:
+            smaller = run(model, TEXTS)
+            assert largest_difference(smaller, expected) < bound
+            alone = np.concatenate([run(model, [text]) for text in TEXTS[::-1]])[::-1]
+            np.testing.assert_array_equal(alone, smaller)
+        with halfbyte.load_encoder(path, weights="mapped", threads=2) as mapped:
+            np.testing.assert_array_equal(run(mapped, TEXTS), smaller)
+        with halfbyte.load_encoder(path, activations="float") as floats:
+            assert largest_difference(run(floats, TEXTS), expected) < bound
+
+
+def test_every_model_type_has_a_model() -> None:
+    assert {c["model_type"] for c in encoders.CONFIGS.values()} == set(bert.MODEL_TYPES)
+
+
+def test_backends(backend: str, tmp_path: Path) -> None:
+    expected = encoders.expected("bert")
+    folder = encoders.write(tmp_path / "m", "bert")
+    with halfbyte.load_encoder(folder, backend=backend) as model:
+        assert largest_difference(model.embed(TEXTS), expected) < BOUND
+    quantize_file(folder, "int8", tmp_path / "m.gguf")
+    with halfbyte.load_encoder(tmp_path / "m.gguf", backend=backend) as model:
+        assert largest_difference(model.embed(TEXTS), expected) < 0.05
+
+
+def test_results_do_not_depend_on_threads_and_instruction_sets(tmp_path: Path) -> None:
+    """In int8, whose sums have one order."""
+    quantize_file(encoders.write(tmp_path / "m", "bert"), "int8", tmp_path / "m.gguf")
+    found = []
+    for backend, threads in (("native", 1), ("native", 2), ("native-scalar", 1)):
+        with halfbyte.load_encoder(tmp_path / "m.gguf", backend=backend, threads=threads) as model:
+            found.append(model.embed(TEXTS * 3))
+    for other in found[1:]:
+        np.testing.assert_array_equal(other, found[0])
+    np.testing.assert_array_equal(found[0][:4], found[0][8:])
+
+
+def test_pooling_and_normalization_of_the_folder(tmp_path: Path) -> None:
+    """Of every token's vector: their mean, the first or the last; then of length 1."""
+    vectors, ends = {}, {}
+    for pooling in ("mean", "cls", "lasttoken"):
+        folder = encoders.write(tmp_path / pooling, "bert", pooling, normalize=pooling == "cls")
+        with halfbyte.load_encoder(folder) as model:
+            vectors[pooling] = model.embed(TEXTS, normalize=False)
+            ends[pooling] = model.embed([""], normalize=False)  # only the tokens around a text
+            lengths = np.linalg.norm(model.embed(TEXTS), axis=1)
+            units = np.linalg.norm(model.embed(TEXTS, normalize=True), axis=1)
+            assert (np.abs(lengths - 1) < 1e-6).all() == (pooling == "cls")
+            np.testing.assert_allclose(units, 1, rtol=1e-6)
+    assert largest_difference(vectors["cls"], vectors["mean"]) > 0.1
+    assert largest_difference(vectors["lasttoken"], vectors["cls"]) > 0.1
+    assert largest_difference(ends["cls"] + ends["lasttoken"], 2 * ends["mean"]) < 1e-6
+    with halfbyte.load_encoder(encoders.write(tmp_path / "plain", "bert", "")) as model:
+        np.testing.assert_array_equal(model.embed(TEXTS), vectors["mean"])
+        assert any("mean of its tokens" in note for note in model.notes)
+
+
+def test_prompts(tmp_path: Path) -> None:
+    folder = encoders.write(tmp_path / "m", "bert")
+    prompts = {"query": "w1 w2 ", "document": "w3 "}
+    write_json(
+        folder / "config_sentence_transformers.json",
+        {"prompts": prompts, "default_prompt_name": "document"},
+    )
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": 6})
+    quantize_file(folder, "bf16", tmp_path / "m.gguf")
+    with halfbyte.load_encoder(tmp_path / "m.gguf") as model:
+        assert (model.prompts, model.context) == (prompts, 6)
+        query = model.embed(["w9"], prompt_name="query")
+        np.testing.assert_array_equal(query, model.embed(["w1 w2 w9"], prompt=""))
+        np.testing.assert_array_equal(model.embed(["w9"]), model.embed(["w3 w9"], prompt=""))
+        long = model.embed(["w9 w8 w7 w6"], prompt="w5 w4 w3 w2 ")
+        assert model.cut == 1
+        np.testing.assert_array_equal(long, model.embed(["w5 w4 w3 w2"], prompt=""))
+        assert model.cut == 0
+        with pytest.raises(HalfbyteError, match=r"'passage': expected one of \['query', 'doc"):
+            model.embed(["w9"], prompt_name="passage")
+        with pytest.raises(HalfbyteError, match="prompt_name: prompt is given too"):
+            model.embed(["w9"], prompt_name="query", prompt="w1")
+        with pytest.raises(TypeError, match="texts: expected several str, found str"):
+            model.embed("w9")
+
+
+def test_progress_and_threads(tmp_path: Path) -> None:
+    """Texts of several threads are not mixed up."""
+    done: list[int] = []
+    with halfbyte.load_encoder(encoders.write(tmp_path / "m", "bert")) as model:
+        expected = model.embed(TEXTS * 5, progress=done.append)
+        assert done == sorted(set(done))
+        assert done[-1] == 20
+        assert len(done) > 5  # of 40 tokens each
+        found: dict[int, Any] = {}
+        threads = [
+            threading.Thread(target=lambda i=i: found.update({i: model.embed(TEXTS * 5)}))
+            for i in range(3)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(found) == 3
+        for vectors in found.values():
+            np.testing.assert_array_equal(vectors, expected)
+    with pytest.raises(HalfbyteError, match="the model is closed"):
+        model.embed(["w1"])
+
+
+def test_what_a_model_does_not_do_is_said(tmp_path: Path) -> None:
+    folder, ranks = (encoders.write(tmp_path / name, name) for name in ("bert", "bert-rank"))
+    with pytest.raises(HalfbyteError, match=r"'bert' writes no text.*load_encoder"):
+        halfbyte.load(folder)
+    with pytest.raises(MemoryBudgetError, match=r"at most 1\.0 MB"):
+        halfbyte.load_encoder(folder, memory_budget=1_000_000)
+    with pytest.raises(HalfbyteError, match="context of 41 tokens: expected 1 to 40"):
+        halfbyte.load_encoder(folder, context=41)
+    with halfbyte.load_encoder(folder) as model, pytest.raises(HalfbyteError, match="cross-enc"):
+        model.rerank("w1", ["w2"])
+    with halfbyte.load_encoder(ranks, context=8) as model:
+        with pytest.raises(HalfbyteError, match="scores pairs of texts: expected rerank"):
+            model.embed(["w1"])
+        with pytest.raises(HalfbyteError, match="query: 5 tokens leave no room for a text"):
+            model.rerank("w1 w2 w3 w4 w5", ["w2"])
+        model.rerank("w1 w2", ["w2", "w2 w3 w4 w5"])
+        assert model.cut == 1
+    shown = describe(folder)
+    assert "token_types.weight" in shown
+    assert "planned memory at a context of 40 tokens" in shown
+    with pytest.raises(HalfbyteError, match="expected a model that turns texts into vectors"):
+        halfbyte.load_encoder(Path(halfbyte.__file__).parent / "data/storyteller.bin")
+
+
+REFUSED: list[tuple[str, str, Any, str]] = [
+    ("bert", "config.json", {"hidden_act": "gelu_new"}, "'hidden_act': expected 'gelu'"),
+    ("bert", "config.json", {"is_decoder": True}, "'is_decoder': expected False"),
+    ("bert", "config.json", {"position_embedding_type": "relative_key"}, "expected 'absolute'"),
+    ("bert", "config.json", {"architectures": ["BertForTokenClassification"]}, "expected one that"),
+    ("bert-rank", "config.json", {"id2label": {"0": "a", "1": "b"}}, "2 labels: expected one"),
+    ("roberta", "config.json", {"pad_token_id": 0}, "'pad_token_id': expected 1"),
+    ("roberta", "config.json", {"max_position_embeddings": 2}, "expected more than 2, found 2"),
+    ("bert", "modules.json", [{"type": "sentence_transformers.models.LSTM"}], "'sentence_trans"),
+    ("bert", "modules.json", [{"type": "evil.Pooling", "path": "x"}], "module 'evil.Pooling'"),
+    ("bert", "modules.json", [], "expected a module Pooling, found none"),
+    (
+        "bert", "modules.json", [{"type": "sentence_transformers.models.Pooling", "path": "../x"}],
+        "expected a folder's name, found '../x'",
+    ),
+    ("bert", "1_Pooling/config.json", {"pooling_mode_max_tokens": True}, "pooling_mode_max_tok"),
+    (
+        "bert", "1_Pooling/config.json",
+        {"pooling_mode_mean_tokens": True, "include_prompt": False}, "'include_prompt'",
+    ),
+    ("bert", "sentence_bert_config.json", {"max_seq_length": -1}, "expected 1 to 2^24, found -1"),
+    ("bert", "config_sentence_transformers.json", {"prompts": {"a": 1}}, "'prompts.a': expected"),
+    ("bert", "config_sentence_transformers.json", {"default_prompt_name": "x"}, "expected one of"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "content", "expected"), REFUSED, ids=lambda v: str(v)[:25]
+)
+def test_refused(name: str, file: str, content: Any, expected: str, tmp_path: Path) -> None:
+    folder = encoders.write(tmp_path / "m", name)
+    if file == "config.json":
+        content = encoders.config(name) | content
+    write_json(folder / file, content)
+    with pytest.raises(HalfbyteError) as caught:
+        halfbyte.load_encoder(folder)
+    assert expected in str(caught.value)
+    assert str(folder) in str(caught.value)
+
+
+def test_language_model_that_was_trained_for_vectors(tmp_path: Path) -> None:
+    """The vector of a text is what the head reads at its last token."""
+    folder = write_decoder(tmp_path / "m", "qwen3", "model.safetensors")
+    with halfbyte.load(folder) as language:
+        ids = language.tokenizer.encode("Once upon a time")
+        logits = language.logits(ids)[-1]
+        head = language.file.tensors["output.weight"].decode()
+    with pytest.raises(HalfbyteError, match="language model with pooling 'none'"):
+        halfbyte.load_encoder(folder)
+    pooling = [{"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}]
+    write_json(folder / "modules.json", pooling)
+    (folder / "1_Pooling").mkdir()
+    write_json(folder / "1_Pooling/config.json", {"pooling_mode_lasttoken": True})
+    with halfbyte.load_encoder(folder) as model:
+        vectors = model.embed(["Once", "Once upon a time"])
+        assert largest_difference(vectors[1] @ head.T, logits) < 1e-5
+        np.testing.assert_array_equal(model.embed(["Once upon a time"])[0], vectors[1])
+        assert not any("pooling" in note for note in model.notes)
+    quantize_file(folder, "int8", tmp_path / "m.gguf")
+    with halfbyte.load_encoder(tmp_path / "m.gguf") as model:
+        assert largest_difference(model.embed(["Once upon a time"])[0], vectors[1]) < 0.1
