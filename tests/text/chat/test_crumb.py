@@ -15,9 +15,9 @@ from halfbyte.text.chat import Chat
 
 QUESTIONS = ["can you tell me a riddle?", "is it a chair?", "ok, I give up"]
 ANSWERS = [
-    "Here is one: What has teeth but cannot bite?",
-    "A chair? No. It likes your hair. Do you give up?",
-    "The answer is a comb. Another riddle?",
+    "Here is one: What has many leaves but is no tree?",
+    "A chair? No. You can read it. Do you give up?",
+    "The answer is a book. Another riddle?",
 ]
 
 
