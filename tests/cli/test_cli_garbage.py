@@ -16,6 +16,7 @@ from halfbyte.cli.commands import make_parser
 MODELS = [  # commands that open a model, which is the argument in braces
     ["run", "{}", "Once"], ["run", "{}", "Once", "--beams", "2"], ["chat", "{}"],
     ["tokenize", "{}", "Once"], ["info", "{}"], ["info", "{}", "--json", "--program"],
+    ["embed", "{}", "{heldout}"],
     ["perplexity", "{}", "--text", "{heldout}"], ["bench", "{}", "-r", "1"], ["eval", "{}"],
     ["eval", "{}", "--workload", "trace"], ["fit", "{}", "--device", "pixel-6"],
     ["simulate", "{}", "--device", "pixel-6"], ["quantize", "{}", "--int4", "-o", "{out}"],

@@ -84,13 +84,13 @@ def _embed(options: argparse.Namespace) -> int:
             raise HalfbyteError("--query: prints to the terminal: expected no -o")
         own = _is_npy if options.npy else is_own_json("model", "vectors")
         may_replace(options.output, own, force=options.force, option="-o")
-    texts = read_text(options.file).splitlines()
-    if not texts:
-        raise HalfbyteError(f"{options.file}: expected texts, one a line, found none")
     with load_encoder(
         options.model, context=options.context, backend=options.backend,
         threads=useful_threads(options.threads),
     ) as model:  # fmt: skip
+        texts = read_text(options.file).splitlines()
+        if not texts:
+            raise HalfbyteError(f"{options.file}: expected texts, one a line, found none")
         progress = Progress()
 
         def show(done: int) -> None:
