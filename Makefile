@@ -15,7 +15,7 @@ ARGS :=
 MINUTES := 60
 # Of make test-browser
 BROWSERS := chromium firefox webkit
-# Workers of pytest, as many as tests/conftest.py says, each with its own files
+# Workers of pytest, one per core, each with its own files
 WORKERS := -n auto --maxprocesses 8
 
 # Tests start Python hundreds of times, which takes half as long where its bytecode has been kept.

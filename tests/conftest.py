@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -45,23 +44,11 @@ LONGEST = (
 )
 
 
-# The browser's tests that open the project's own page; the others run Python in an empty one.
-PAGE = re.compile("tests/browser/test_(chat|first_look|offline|page|race|shelf)")
-
-
 class ByFile(LoadScopeScheduling):
-    """Each file's tests run on one worker, with its fixtures, and so do those of the browser's two
-    kinds of page."""
+    """Each file's tests run on one worker, with its fixtures, and so do those of the browser."""
 
     def _split_scope(self, nodeid: str) -> str:
-        if nodeid.startswith("tests/browser/"):
-            return "page" if PAGE.match(nodeid) else "python"
-        return nodeid.split("::")[0]
-
-
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """With -n auto: one more than cores, as the browser's tests often wait for the browser."""
-    return (os.cpu_count() or 1) + 1
+        return "tests/browser" if nodeid.startswith("tests/browser/") else nodeid.split("::")[0]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
