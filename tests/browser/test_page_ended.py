@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Worker, expect
 from tests.browser.graph_files import SIDE, with_encoder
 from tests.browser.visitor import (
     INSECURE,
@@ -31,9 +31,13 @@ ENDED = (
 )
 
 
+def worker_of(user: User) -> Worker:
+    """The worker that runs Python: the newest, as one that has ended may be listed for a while."""
+    return [worker for worker in user.page.workers if "worker.mjs" in worker.url][-1]
+
+
 def end_python(user: User) -> None:
-    [worker] = [worker for worker in user.page.workers if "worker.mjs" in worker.url]
-    worker.evaluate("self.close()")
+    worker_of(user).evaluate("self.close()")
 
 
 # Resolves when the text begins; it may be complete before a second look.
@@ -63,8 +67,9 @@ def unlucky(browser: Browser, page_server: Server) -> Iterator[Visitor]:
 
 def test_a_fatal_error_of_python(unlucky: Visitor) -> None:
     """Pyodide runs nothing after a fatal error."""
-    worker = next(w for w in unlucky.page.workers if "worker.mjs" in w.url)
-    worker.evaluate("try { broken._api.fatal_error(new Error('out of stack')); } catch {}")
+    worker_of(unlucky).evaluate(
+        "try { broken._api.fatal_error(new Error('out of stack')); } catch {}"
+    )
     expect(unlucky.page.locator("#failure-text")).to_contain_text(
         "Python has failed (out of stack). It has been restarted.", timeout=READY
     )
@@ -172,7 +177,7 @@ def test_a_worker_that_ends_while_opening_a_model(unlucky: Visitor, files: Path)
     unlucky.page.locator("#inputs select").first.select_option("ones")
     unlucky.run_model()
     expect(unlucky.page.locator("#failure")).to_be_hidden()
-    [worker] = [worker for worker in unlucky.page.workers if "worker.mjs" in worker.url]
+    worker = worker_of(unlucky)
     worker.evaluate("""() => {
       const { slice } = Blob.prototype;
       Blob.prototype.slice = function (...range) {
