@@ -125,6 +125,7 @@ def test_other_heads_are_refused(tool: ModuleType, tmp_path: Path) -> None:
 
 def test_the_command_line_takes_it(path: Path) -> None:
     command = [sys.executable, "-m", "halfbyte", "run", path, "Once", "-n", "5", "--cache", "q8_0"]
+    command += ["--seed", "1"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "generated 5 tokens" in done.stderr
