@@ -205,7 +205,7 @@ async def chosen(name, runs):
     model = await halfbyte.load_url(f"/models/{name}.gguf", keep=False)
     tuner = model.executable.tuner
     async def connected():
-        return tuner.found is not dict
+        return tuner.on_answer is not dict
     await until(connected)
     for number in range(runs):
         model.feed([1 + number])

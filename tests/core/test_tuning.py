@@ -64,7 +64,7 @@ def test_answers_of_an_earlier_visit() -> None:
     """They are told when found, hold for as long, and are not believed if they cannot be right."""
     told: list[dict[str, int]] = []
     first, second = Tuner(8), Tuner(8)
-    first.found = second.found = told.append
+    first.on_answer = second.on_answer = told.append
     settle(first, {8: 4.0, 4: 3.0, 2: 2.0, 1: 2.5})
     settle(first, {8: 1.0, 4: 3.0, 2: 2.0, 1: 2.5}, kind=True)
     assert told == [{"token": 2}, {"token": 2, "prompt": 8}]

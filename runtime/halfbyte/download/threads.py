@@ -18,7 +18,7 @@ import numpy as np
 from halfbyte.core.backends.tuning import Tuner
 
 FOLDER, FILE = "halfbyte-threads", "answers.json"
-MOST = 256  # answers that are kept, the newest ones
+MAX_ANSWERS = 256  # that are kept, the newest ones
 
 Answers = dict[str, Any]  # by key, of a file that may hold anything
 
@@ -59,7 +59,7 @@ async def _connect(tuner: Tuner, key: str) -> None:
     answers = (await _read()).get(key)
     if isinstance(answers, dict):
         tuner.adopt(answers)
-    tuner.found = lambda found: asyncio.ensure_future(_keep(key, found))
+    tuner.on_answer = lambda fastest: asyncio.ensure_future(_keep(key, fastest))
 
 
 async def _read() -> Answers:
@@ -74,12 +74,12 @@ async def _read() -> Answers:
     return answers if isinstance(answers, dict) else {}
 
 
-async def _keep(key: str, found: Mapping[str, int]) -> None:
+async def _keep(key: str, fastest: Mapping[str, int]) -> None:
     from halfbyte.download.storage import ABSENT, open_folder
 
     answers = await _read()
     answers.pop(key, None)
-    newest = [*answers.items(), (key, dict(found))][-MOST:]
+    newest = [*answers.items(), (key, dict(fastest))][-MAX_ANSWERS:]
     with suppress(*ABSENT):
         text = json.dumps(dict(newest)).encode()
         await (await open_folder(FOLDER)).write(FILE, np.frombuffer(text, np.uint8))

@@ -31,7 +31,7 @@ class Tuner:
 
     Attributes
     ----------
-    found : callable
+    on_answer : callable
         Called with all answers, by the names of `KINDS`, when there is a new one.
     """
 
@@ -40,10 +40,10 @@ class Tuner:
         self._times: dict[bool, list[list[float]]] = {}
         self._chosen: dict[bool, int] = {}
         self._runs: dict[bool, int] = {}  # since then
-        self.found: Callable[[dict[str, int]], object] = dict
+        self.on_answer: Callable[[dict[str, int]], object] = dict
 
     def adopt(self, answers: Mapping[str, Any]) -> None:
-        """Begin with answers of an earlier visit; those that are none are ignored."""
+        """Begin with answers of an earlier visit; those that cannot be right are ignored."""
         for kind, name in KINDS.items():
             if kind not in self._chosen and answers.get(name) in self._candidates:
                 self._choose(kind, int(answers[name]))
@@ -70,7 +70,7 @@ class Tuner:
         times[self._candidates.index(threads)].append(seconds)
         if all(len(some) >= ROUNDS for some in times):
             self._choose(kind, self._fastest([min(some[1:]) for some in times]))
-            self.found({KINDS[kind]: threads for kind, threads in self._chosen.items()})
+            self.on_answer({KINDS[kind]: threads for kind, threads in self._chosen.items()})
 
     def _fastest(self, times: list[float]) -> int:
         best, limit = 1, math.inf

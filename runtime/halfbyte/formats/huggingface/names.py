@@ -207,13 +207,7 @@ class Translation:
         keys, self.architecture = self.keys, architecture
         dim, heads = keys.integer("hidden_size"), keys.integer("num_attention_heads")
         head_dim = keys.integer("head_dim", head_dim or max(dim // heads, 1), maximum=MAX_HEAD)
-        self.metadata |= {
-            "vocab_size": np.uint32(keys.integer("vocab_size")),
-            "context_length": np.uint32(keys.integer("max_position_embeddings")),
-            "embedding_length": np.uint32(dim),
-            "block_count": np.uint32(keys.integer("num_hidden_layers")),
-            "feed_forward_length": np.uint32(keys.integer("intermediate_size")),
-            "attention.head_count": np.uint32(heads),
+        self.metadata |= self._sizes() | {
             "attention.head_count_kv": np.uint32(keys.integer("num_key_value_heads", heads)),
             "attention.key_length": np.uint32(head_dim),
             "attention.value_length": np.uint32(head_dim),
@@ -221,17 +215,24 @@ class Translation:
             "rope.dimension_count": np.uint32(head_dim),
         }
 
+    def _sizes(self) -> dict[str, Any]:
+        """Sizes that decoders and encoders name alike."""
+        names = {
+            "vocab_size": "vocab_size",
+            "context_length": "max_position_embeddings",
+            "embedding_length": "hidden_size",
+            "block_count": "num_hidden_layers",
+            "feed_forward_length": "intermediate_size",
+            "attention.head_count": "num_attention_heads",
+        }
+        return {key: np.uint32(self.keys.integer(name)) for key, name in names.items()}
+
     def encoder(self, architecture: str) -> None:
         """Set the sizes of an encoder with learned positions."""
         keys, self.architecture, self.tied = self.keys, architecture, True
         dim, types = keys.integer("hidden_size"), keys.integer("type_vocab_size", 2)
         self.metadata |= {
-            "vocab_size": np.uint32(keys.integer("vocab_size")),
-            "context_length": np.uint32(keys.integer("max_position_embeddings")),
-            "embedding_length": np.uint32(dim),
-            "block_count": np.uint32(keys.integer("num_hidden_layers")),
-            "feed_forward_length": np.uint32(keys.integer("intermediate_size")),
-            "attention.head_count": np.uint32(keys.integer("num_attention_heads")),
+            **self._sizes(),
             "attention.layer_norm_epsilon": np.float32(keys.number("layer_norm_eps", 1e-12)),
             "attention.causal": False,
         } | self.metadata

@@ -1,6 +1,6 @@
 """Encoders: models that read whole texts at once and give a vector for each token.
 
-Tokens of several texts lie behind each other in the rows of a batch, without padding; attention
+Tokens of several texts follow each other in the rows of a batch, without padding; attention
 stays within a text, so that a text's vectors do not depend on those beside it.
 """
 
