@@ -9,7 +9,8 @@ import pytest
 
 from halfbyte.errors import FormatError, HalfbyteError, UnsupportedError
 from halfbyte.formats.huggingface import names as translation
-from halfbyte.formats.huggingface.names import PLUS_ONE, SAME, TRANSPOSED, Naming
+from halfbyte.formats.huggingface.names import Naming
+from halfbyte.formats.huggingface.transforms import PLUS_ONE, SAME, TRANSPOSED
 from halfbyte.text.architectures import model_types
 
 LLAMA: dict[str, Any] = {

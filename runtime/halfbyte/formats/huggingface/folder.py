@@ -21,17 +21,11 @@ from halfbyte.formats.checkpoints.shards import (
     read_weights,
 )
 from halfbyte.formats.derived import aligned, permuted, reordered, widened
-from halfbyte.formats.huggingface.names import (
-    SAME,
-    TRANSPOSED,
-    Naming,
-    Transform,
-    Translators,
-    naming,
-)
+from halfbyte.formats.huggingface.names import Naming, Translators, naming
 from halfbyte.formats.huggingface.sentence_transformers import embedding_metadata
 from halfbyte.formats.huggingface.shapes import Shapes, check_layers
 from halfbyte.formats.huggingface.tokenizer import tokenizer_metadata
+from halfbyte.formats.huggingface.transforms import SAME, TRANSPOSED, Transform
 from halfbyte.formats.json_file import read_json
 from halfbyte.formats.mapped import Pages
 from halfbyte.formats.model_file import MetadataValue, ModelFile

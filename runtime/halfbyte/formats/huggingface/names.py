@@ -9,72 +9,30 @@ architecture's own module fills in a `Translation`.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from halfbyte.errors import FormatError, UnsupportedError, nearest
+from halfbyte.formats.huggingface import rope_scaling
 from halfbyte.formats.huggingface.config import Keys
+from halfbyte.formats.huggingface.transforms import (
+    PLUS_ONE,
+    SAME,
+    TRANSPOSED,
+    Transform,
+    from_row,
+    interleaved,
+    regrouped,
+    ungrouped,
+)
 from halfbyte.formats.model_file import MetadataValue
 
-Array = npt.NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Transform:
-    """A transform of a tensor's values; `apply` takes and returns all of them.
-
-    If `moves`, values are only permuted, and arrays may have any dtype (BF16 as uint16); otherwise
-    they are float32.
-    """
-
-    name: str  # for people
-    apply: Callable[[Array], Array]
-    moves: bool = True
-
-
 MAX_HEAD = 1 << 12  # elements: tables of frequencies are allocated before weights are checked
-
-SAME = Transform("as it is", lambda x: x)
-TRANSPOSED = Transform("transposed", lambda x: np.ascontiguousarray(x.T))
-PLUS_ONE = Transform("plus one", lambda x: x + np.float32(1), moves=False)
-
-
-def _interleave(x: Array, heads: int) -> Array:
-    if len(x) % (2 * heads):
-        raise FormatError(f"{len(x)} rows: expected whole pairs in each of {heads} heads")
-    pairs = x.reshape(heads, 2, len(x) // heads // 2, *x.shape[1:])
-    return np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(x.shape)
-
-
-def _regroup(x: Array, groups: tuple[int, int, int], order: tuple[int, ...]) -> Array:
-    if len(x) != math.prod(groups):
-        raise FormatError(f"{len(x)} rows: expected {math.prod(groups)}")
-    parts = x.reshape(*groups, *x.shape[1:]).swapaxes(0, 1)[list(order)]
-    return np.ascontiguousarray(parts).reshape(x.shape)
-
-
-def _split_groups(x: Array, groups: int, queries: int, head: int) -> Array:
-    if len(x) != groups * (queries + 2) * head:
-        raise FormatError(f"{len(x)} rows: expected {groups * (queries + 2) * head}")
-    heads = x.reshape(groups, queries + 2, head, *x.shape[1:])
-    parts = (heads[:, :queries], heads[:, queries], heads[:, queries + 1])
-    return np.concatenate([part.reshape(-1, *x.shape[1:]) for part in parts])
-
-
-def _from_row(x: Array, first: int) -> Array:
-    return x[first:]
-
-
-def interleaved(heads: int) -> Transform:
-    """Rows (j, j + half) of each head become neighbours, which GGUF's Llama rotates together."""
-    return Transform(f"rows of {heads} heads interleaved", partial(_interleave, heads=heads))
 
 
 @dataclass(frozen=True)
@@ -249,8 +207,7 @@ class Translation:
             )
         self.metadata["context_length"] = np.uint32(rows - count)
         self.shapes["position_embd"] = (rows, self.keys.integer("hidden_size"))
-        function = partial(_from_row, first=count)
-        self.transforms["position_embd.weight"] = Transform(f"rows from {count} on", function)
+        self.transforms["position_embd.weight"] = from_row(count)
 
     def classifies(self) -> bool:
         """Whether the model scores pairs of texts; sets the shapes of its head then."""
@@ -274,43 +231,12 @@ class Translation:
         """Set base and scaling of rotary positions, and the tensors that scaling needs."""
         rope = rope or self.keys.rope()
         base = rope.number("rope_theta", self.keys.number("rope_theta", 10000.0))
-        self.metadata["rope.freq_base"] = np.float32(base)
-        scaling = rope.text("rope_type", rope.text("type", "default"))
-        if scaling == "linear":
-            self.metadata["rope.scaling.type"] = "linear"
-            self.metadata["rope.scaling.factor"] = np.float32(rope.number("factor"))
-        elif scaling == "yarn":
-            self._yarn(rope)
-        elif scaling == "llama3":
-            factors = _llama3_factors(rope, base, self.size("rope.dimension_count"))
+        metadata, factors = rope_scaling.translate(
+            rope, base, self.size("context_length"), self.size("rope.dimension_count")
+        )
+        self.metadata |= metadata
+        if factors is not None:
             self.tensors["rope_freqs.weight"] = factors
-        elif scaling not in ("default", "dynamic"):  # dynamic: from the maximal context on
-            raise UnsupportedError(
-                f"{rope.where}: scaling of rotary positions {scaling[:80]!r}: expected 'default', "
-                "'dynamic', 'linear', 'llama3' or 'yarn'"
-            )
-
-    def _yarn(self, rope: Keys) -> None:
-        """YaRN, whose gain of cos and sin llama.cpp computes from the factor, times its own."""
-        rope.expect("truncate", True, None)
-        context = self.size("context_length")
-        original = rope.integer("original_max_position_embeddings", context)
-        factor = rope.number("factor", context / original)
-        usual = _yarn_gain(factor, 1.0)
-        gain = usual
-        if rope.get("mscale") and rope.get("mscale_all_dim"):
-            mscale, every = rope.number("mscale"), rope.number("mscale_all_dim")
-            gain = _yarn_gain(factor, mscale) / _yarn_gain(factor, every)
-        gain = rope.number("attention_factor", gain)
-        self.metadata |= {
-            "rope.scaling.type": "yarn",
-            "rope.scaling.factor": np.float32(factor),
-            "rope.scaling.original_context_length": np.uint32(original),
-            "rope.scaling.yarn_beta_fast": np.float32(rope.number("beta_fast", 32.0)),
-            "rope.scaling.yarn_beta_slow": np.float32(rope.number("beta_slow", 1.0)),
-        }
-        if gain != usual:
-            self.metadata["rope.scaling.attn_factor"] = np.float32(gain / usual)
 
     def partial_rotation(self, default: float = 1.0, key: str = "partial_rotary_factor") -> None:
         """Set how many elements of a head are rotated."""
@@ -341,25 +267,21 @@ class Translation:
 
     def interleave(self, part: str, heads: str) -> None:
         """Interleave the rows of a part's heads; `heads` is the metadata key of their number."""
-        transform = interleaved(self.size(heads))
+        self.transform(part, interleaved(self.size(heads)))
+
+    def transform(self, part: str, transform: Transform) -> None:
+        """Transform the rows of a part's matrix and bias."""
         self.transforms |= {f"{part}.weight": transform, f"{part}.bias": transform}
 
     def regroup(
         self, part: str, groups: tuple[int, int, int], order: tuple[int, ...] = (0, 1, 2)
     ) -> None:
         """Rows [group, matrix, row] of a part become [matrix, group, row], matrices in `order`."""
-        self._move(
-            part, f"rows of {groups[0]} groups", partial(_regroup, groups=groups, order=order)
-        )
+        self.transform(part, regrouped(groups, order))
 
     def split_groups(self, part: str, groups: int, queries: int, head: int) -> None:
         """In a part's groups, each of some queries, a key and a value, queries come first."""
-        function = partial(_split_groups, groups=groups, queries=queries, head=head)
-        self._move(part, f"rows of {groups} groups", function)
-
-    def _move(self, part: str, name: str, function: Callable[[Array], Array]) -> None:
-        transform = Transform(name, function)
-        self.transforms |= {f"{part}.weight": transform, f"{part}.bias": transform}
+        self.transform(part, ungrouped(groups, queries, head))
 
     def transpose(self, *parts: str) -> None:
         """Transpose these matrices."""
@@ -368,27 +290,6 @@ class Translation:
     def add_one(self, *parts: str) -> None:
         """Add one to these gains, as the original model does."""
         self.transforms |= {f"{part}.weight": PLUS_ONE for part in parts}
-
-
-def _yarn_gain(factor: float, scale: float) -> float:
-    return 0.1 * scale * math.log(factor) + 1 if factor > 1 else 1.0
-
-
-def _llama3_factors(rope: Keys, base: float, rotated: int) -> npt.NDArray[np.float32]:
-    """The divisor of each frequency, [rotated / 2].
-
-    1 if `original` positions are more than `high` wavelengths, `factor` if they are fewer than
-    `low`; in between, the inverse is linear. Source: Llama 3.1's reference code.
-    """
-    low, high = rope.number("low_freq_factor"), rope.number("high_freq_factor")
-    factor = rope.number("factor")
-    original = rope.integer("original_max_position_embeddings")
-    if low >= high:
-        raise FormatError(f"{rope.where}: low_freq_factor {low}: expected below {high}")
-    frequency = base ** (-np.arange(rotated // 2, dtype=np.float64) * 2 / rotated)
-    wavelengths = original * frequency / (2 * math.pi)
-    share = np.clip((wavelengths - low) / (high - low), 0, 1)
-    return (1 / ((1 - share) / factor + share)).astype(np.float32)
 
 
 class Translator(Protocol):
