@@ -89,16 +89,20 @@ register_family("native", emulated.open_program)
 collect_ignore = [] if EMULATED else ["aarch64"]  # AArch64 machines need no emulator
 
 
-@pytest.fixture(params=BACKENDS)
-def backend(request: pytest.FixtureRequest) -> str:
-    """Each backend in turn; a required one that does not run here fails."""
-    name: str = request.param
+def runs_here(name: str) -> str:
+    """The backend's name; a required one that does not run here fails, others are skipped."""
     if name in EMULATED:
         if reason := emulated.missing():
             lacking(name, reason)
     elif not name.startswith("wasm-") and name not in available():
         lacking(name, "not compiled in, or not offered by this CPU")
     return name
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> str:
+    """Each backend in turn."""
+    return runs_here(request.param)
 
 
 @pytest.fixture(scope="session")

@@ -40,6 +40,9 @@ FEATURES = (
     "generic+simd128+atomics+bulk_memory+multivalue+nontrapping_fptoint+sign_ext+mutable_globals"
 )
 
+# Only language models need more than 4 GB, so kernels of graphs alone are left out there.
+TEXT_ONLY = ("-DHB_TEXT_ONLY", "-Wno-unused-function")
+
 # file, source of the table, its symbol, its name, additional CPU features, bits of an address
 _RELAXED = ("isa/wasm_relaxed/table.c", "hb_table_wasm_relaxed")
 VARIANTS = (
@@ -67,6 +70,7 @@ def build(
             objects.append(Path(work) / f"{len(objects)}.o")
             defines = (f"-DHB_WASM={table}", f'-DHB_WASM_NAME="{isa}"')
             machine = ("-target", f"wasm{bits}-freestanding", f"-mcpu={FEATURES}{features}")
+            defines += TEXT_ONLY if bits == 64 else ()
             zig("cc", *FLAGS, *machine, *defines, "-c", KERNELS / file, "-o", objects[-1])
         linked = Path(work) / name
         options = ("-shared", "--experimental-pic", "--no-entry", "--import-memory", "--strip-all")

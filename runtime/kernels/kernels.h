@@ -25,6 +25,8 @@
  * included once per type; there, OF(name) is the name with the type appended.
  * tests/core/test_kernel_list.py checks the headings.
  *
+ * HB_TEXT_ONLY leaves out kernels that only graphs of ONNX use.
+ *
  * Bodies are written with primitives. isa/<name>/ defines those of an instruction set: simd.h has
  * vectors of sixteen lanes and packed.h packed rows (both described in isa/scalar/), caps.h the
  * sizes of tiles (described in isa/caps.h). isa/<name>/table.c compiles all bodies with them.
@@ -180,6 +182,7 @@ BLOCKS(q6_k)
 #undef MATMUL
 #undef GATHER
 
+#ifndef HB_TEXT_ONLY
 /* ---- linear/panels.inc ---- */
 
 /* y[n, m] = activation(r[n, m] + (bias[m] + sum_k x[n, k] w[m, k])). w is in panels of sixteen
@@ -202,6 +205,7 @@ KERNEL(pack_batched, a->outer * a->inner * ((a->m + 15) / 16), 1, a->k * 64,
 /* y[m / 16, k, 16] = w in panels; `row` and `step` are the strides of w along m and k */
 KERNEL(pack_panels_f32, (a->m + 15) / 16, 1, a->k * 64,
        OUT(f32, y) IN(f32, w) INT(k) INT(m) INT(row) INT(step))
+#endif
 
 /* ---- linear/peak.inc ---- */
 
@@ -287,6 +291,7 @@ WRITE(cache_write_keys_q8_0, q8_0_r16, b)
 GROUPED(q8_0, q8_0_r16, q8_0, 8)
 #undef GROUPED
 
+#ifndef HB_TEXT_ONLY
 /* ---- attention/panels.inc ---- */
 
 /* y[batch, i, head, e] = sum_j softmax_j(scale q . k + bias[i, j]) v[j], over j <= i + reach. q, k
@@ -324,6 +329,7 @@ KERNEL(attention_int8, a->batch * a->heads * ((a->s + 127) / 128), 1, 32 * a->t 
 KERNEL(attention_texts_int8, a->b * a->heads, 1, (1 << 14) * a->d,
        OUT(f32, y) IN(f32, q) IN(f32, k) IN(f32, v) IN(i32, blocks) TEXT_SIZES)
 #undef TEXT_SIZES
+#endif
 
 /* ================================================================================================
  * elementwise/: functions of elements and rows, reductions, moves
@@ -420,6 +426,7 @@ KERNEL(transpose_i32, a->n * ((a->b + 15) / 16), 1, a->a * 16 * 16,
 KERNEL(transpose_i8, a->n * ((a->b + 15) / 16), 1, a->a * 16 * 8,
        OUT(i8, y) IN(i8, x) INT(n) INT(a) INT(b))
 
+#ifndef HB_TEXT_ONLY
 /* ---- elementwise/reduce.inc ---- */
 
 /* y[a, c] = x[a, b, c] reduced over b */
@@ -547,6 +554,7 @@ KERNEL(resize_nearest, a->n * a->p, 1, a->q * a->c * 2,
 KERNEL(resize_linear, a->n * a->p, 1, a->q * a->c * a->t * a->t * 4,
        OUT(f32, y) IN(f32, x) IN(i32, rows) IN(f32, row_weights) IN(i32, columns)
        IN(f32, column_weights) INT(n) INT(h) INT(v) INT(c) INT(p) INT(q) INT(t))
+#endif
 
 /* ================================================================================================
  * encode/: kernels of the quantizer; definitions in halfbyte/weights/ and quantize/scale_search.py

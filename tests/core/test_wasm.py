@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from pathlib import Path
@@ -15,6 +16,12 @@ from tests.support.tools import load_tool
 
 from halfbyte.core.backends import side_module
 from halfbyte.core.backends.libraries import library
+
+# Kernels of graphs only
+GRAPHS = re.compile(
+    "matmul_panels|matmul_batched|pack_panels|pack_batched|attention|reduce_|conv2d|"
+    ".*pool|resize|.*quantized|.*quantize_linear|quantize_tensor|tensor_range"
+)
 
 
 @pytest.fixture(scope="module")
@@ -84,9 +91,14 @@ def test_numbers_of_modules(number: int) -> None:
 
 
 @pytest.mark.parametrize("isa", wasm.FILES)
-def test_all_libraries_have_the_same_kernels(isa: str) -> None:
+def test_kernels_of_each_file(isa: str) -> None:
+    """All, but in the file for models beyond 4 GB, which are language models."""
     kernels = wasm.library(isa, 1 << 20)
-    assert kernels.kernels == library().kernels
+    missing = [name for name in library().kernels if name not in kernels.kernels]
+    fields = {name: kernel.fields for name, kernel in kernels.kernels.items()}
+    assert fields.items() <= {n: k.fields for n, k in library().kernels.items()}.items()
+    assert bool(missing) == (isa == "relaxed64")
+    assert [name for name in missing if not GRAPHS.match(name)] == []
     assert kernels.instruction_sets == [isa]
 
 
