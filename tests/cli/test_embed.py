@@ -76,5 +76,9 @@ def test_wrong_calls_are_explained(lines: str, tmp_path: Path, capsys: Capture) 
         assert main(["embed", folder, *arguments]) == 2
         assert message in capsys.readouterr().err
     assert (tmp_path / "mine.npy").read_text() == "mine"
+    ranks = str(encoders.write(tmp_path / "ranks", "bert-rank"))
+    for option in ("--prompt", "--prompt-name"):
+        assert main(["embed", ranks, lines, "--query", "w1", option, "query"]) == 2
+        assert "ranks: scores pairs of texts, which take no prompt" in capsys.readouterr().err
     assert main(["run", folder, "w1"]) == 2
     assert "writes no text, it turns texts into vectors" in capsys.readouterr().err

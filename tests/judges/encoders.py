@@ -40,7 +40,7 @@ def reference(name: str) -> tuple[dict[str, list[int]], models.F32Array]:
     for text in encoders.TEXTS:
         with torch.no_grad():
             if name in encoders.RANKS:
-                ids, types = encoders.pair(text)
+                ids, types = encoders.pair(name, text)
                 given = {"token_type_ids": torch.tensor([types])} if name == "bert-rank" else {}
                 rows.append(model(torch.tensor([ids]), **given).logits[0])
             else:

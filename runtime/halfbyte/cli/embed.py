@@ -121,6 +121,11 @@ def _scores(
 ) -> F32Array:  # fmt: skip
     """Scores of the texts: a cross-encoder's, or cosines."""
     if model.pooling is Pooling.RANK:
+        if options.prompt is not None or options.prompt_name is not None:
+            raise HalfbyteError(
+                f"{model.path}: scores pairs of texts, which take no prompt: expected no --prompt "
+                "and no --prompt-name"
+            )
         return model.rerank(options.query, texts, progress=progress)
     name = "query" if "query" in model.prompts else None
     [query] = model.embed([options.query], prompt_name=name, normalize=True)

@@ -15,6 +15,7 @@ from halfbyte.formats.model_file import MetadataValue
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 
 # Keys of our own where GGUF has none
+BETWEEN = "halfbyte.tokenizer.between_token_ids"  # of two texts that are read together
 NARROW = "halfbyte.tokenizer.float32_sums"  # scores are added in float32, as by `sentencepiece`
 MERGES = "halfbyte.tokenizer.merges"  # of pieces that contain a space; U+0000 separates the two
 PIPELINE = "halfbyte.tokenizer.pipeline"  # the steps of a tokenizer.json, as JSON

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +14,17 @@ from halfbyte.core import ops
 from halfbyte.core.backends import open_program
 from halfbyte.core.program import Program
 from halfbyte.core.turns import Turns
-from halfbyte.errors import FormatError, HalfbyteError, UnsupportedError
-from halfbyte.formats import metadata
+from halfbyte.errors import HalfbyteError
 from halfbyte.formats.embedding import Pooling, read_embedding
 from halfbyte.formats.model_file import ModelFile
+from halfbyte.text.batches import Text, batches, pair, single
+from halfbyte.text.heads import ScoringHead
 from halfbyte.text.planning import context_of
 from halfbyte.text.tokenizers import Tokenizer
 from halfbyte.weights import F32Array
 
 Progress = Callable[[int], object]  # texts that are done
 _SMALLEST = 1e-12  # length of a vector below which it is not scaled to 1
-
-
-@dataclass(frozen=True)
-class _Text:
-    """Tokens of a text, or of two, and their types."""
-
-    ids: list[int]
-    types: list[int]
 
 
 class TextEncoder:
@@ -76,7 +68,7 @@ class TextEncoder:
         self.width = int(file.tensors["token_embd.weight"].shape[1])
         types = file.tensors.get("token_types.weight")
         self._has_types = types is not None and types.row_count > 1  # BERT's, for pairs
-        self._head = _Head(file) if self._settings.pooling is Pooling.RANK else None
+        self._head = ScoringHead(file) if self._settings.pooling is Pooling.RANK else None
         self.executable = open_program(program, backend, threads)
         closed = f"{file.path}: the model is closed"
         self._turns = Turns(lambda: HalfbyteError(closed))
@@ -131,16 +123,10 @@ class TextEncoder:
         if self._head is not None:
             raise HalfbyteError(f"{self.path}: scores pairs of texts: expected rerank, found embed")
         before = self._prompt(prompt_name, prompt)
-        encode = self.tokenizer.encode
-        limit, after = self.context, self.tokenizer.after
-        self.cut = 0
-        encoded = []
-        for text in arguments.texts("texts", texts):
-            ids = encode(before + text)
-            if len(ids) > limit:
-                self.cut += 1
-                ids = [*ids[: max(limit - len(after), 0)], *after][:limit]
-            encoded.append(_Text(ids or [self.tokenizer.eos], [0] * max(len(ids), 1)))
+        encoded = [
+            single(self.tokenizer, before + text, self.context)
+            for text in arguments.texts("texts", texts)
+        ]
         vectors = self._vectors(encoded, progress)
         if self._settings.normalize if normalize is None else normalize:
             vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), _SMALLEST)
@@ -167,8 +153,11 @@ class TextEncoder:
                 "such as ms-marco-MiniLM; embed compares vectors"
             )
         asked = self.tokenizer.encode(arguments.text("query", query), add_special_tokens=False)
-        self.cut = 0
-        pairs = [self._pair(asked, text) for text in arguments.texts("texts", texts)]
+        kind = int(self._has_types)
+        pairs = [
+            pair(self.tokenizer, asked, text, self.context, kind)
+            for text in arguments.texts("texts", texts)
+        ]
         return self._head(self._vectors(pairs, progress))
 
     def _prompt(self, name: str | None, prompt: str | None) -> str:
@@ -185,31 +174,15 @@ class TextEncoder:
             raise HalfbyteError(f"prompt_name {name!r}: expected {known}")
         return self.prompts[name]
 
-    def _pair(self, query: list[int], text: str) -> _Text:
-        """[CLS] query [SEP] text [SEP]; RoBERTa's kin have two tokens between."""
-        before, after = self.tokenizer.before, self.tokenizer.after
-        wordpiece = self.file.metadata.get("tokenizer.ggml.model") == "bert"
-        first = [*before, *query, *after] + ([] if wordpiece else after)
-        room = self.context - len(first) - len(after)
-        if room < 1:
-            raise HalfbyteError(
-                f"query: {len(query)} tokens leave no room for a text in a context of "
-                f"{self.context}"
-            )
-        second = self.tokenizer.encode(text, add_special_tokens=False)
-        self.cut += len(second) > room
-        second = [*second[:room], *after]
-        kind = int(self._has_types)
-        return _Text([*first, *second], [0] * len(first) + [kind] * len(second))
-
     # ---- runs ------------------------------------------------------------------------------------
 
-    def _vectors(self, texts: Sequence[_Text], progress: Progress | None) -> F32Array:
+    def _vectors(self, texts: Sequence[Text], progress: Progress | None) -> F32Array:
         """Pooled vectors [texts, width]."""
         self.file.check()
+        self.cut = sum(text.cut for text in texts)
         vectors = np.empty((len(texts), self.width), np.float32)
         done = 0
-        for batch in _batches(texts, self.context):
+        for batch in batches(texts, self.context):
             with self._turns.whole():
                 run = self._read if "position" in self.program.sizes else self._encode
                 vectors[done : done + len(batch)] = run(batch)
@@ -221,7 +194,7 @@ class TextEncoder:
             raise HalfbyteError(f"{self.path}: expected finite vectors, found others")
         return vectors
 
-    def _encode(self, texts: Sequence[_Text]) -> F32Array:
+    def _encode(self, texts: Sequence[Text]) -> F32Array:
         """Vectors of texts that an encoder reads at once."""
         sizes = [len(text.ids) for text in texts]
         blocks = ops.text_blocks(sizes)
@@ -247,7 +220,7 @@ class TextEncoder:
         token: F32Array = hidden[-1 if pooling is Pooling.LAST else 0]
         return token
 
-    def _read(self, texts: Sequence[_Text]) -> F32Array:
+    def _read(self, texts: Sequence[Text]) -> F32Array:
         """Vectors of the last tokens of texts that a language model reads one after the other."""
         rows = []
         ids = self.executable.array(self.program.inputs["ids"])
@@ -272,60 +245,3 @@ class TextEncoder:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
-
-
-class _Head:
-    """Scores of vectors of first tokens: tanh of a matrix, if there is one, then the last one."""
-
-    def __init__(self, file: ModelFile) -> None:
-        dim = metadata.integer(
-            file, f"{metadata.text(file, 'general.architecture')}.embedding_length", 1, 1 << 20
-        )
-        if "cls.output.weight" not in file.tensors:
-            raise FormatError(f"{file.path}: no tensor for 'cls.output.weight', the head's")
-        if file.tensors["cls.output.weight"].shape != (1, dim):
-            raise UnsupportedError(
-                f"{file.path}: tensor 'cls.output.weight': expected [1, {dim}], found "
-                f"{list(file.tensors['cls.output.weight'].shape)}"
-            )
-        self._layers = [
-            (
-                self._values(file, f"{name}.weight", rows, dim),
-                self._bias(file, f"{name}.bias", rows),
-            )
-            for name, rows in (("cls", dim), ("cls.output", 1))
-            if f"{name}.weight" in file.tensors
-        ]
-
-    @staticmethod
-    def _values(file: ModelFile, name: str, *shape: int) -> F32Array:
-        values: F32Array = metadata.tensor(file, name, shape).decode()
-        return values
-
-    def _bias(self, file: ModelFile, name: str, rows: int) -> F32Array:
-        if name not in file.tensors:
-            return np.zeros(rows, np.float32)
-        return self._values(file, name, rows)
-
-    def __call__(self, vectors: F32Array) -> F32Array:
-        """Scores [n] of vectors [n, dim]."""
-        return np.array([self._score(vector) for vector in vectors], np.float32)
-
-    def _score(self, vector: F32Array) -> float:
-        """Of one vector: products of several may be rounded otherwise."""
-        for weight, bias in self._layers:
-            y = weight @ vector + bias
-            vector = np.tanh(y)
-        return float(y[0])
-
-
-def _batches(texts: Sequence[_Text], limit: int) -> Iterator[Sequence[_Text]]:
-    """Texts of up to `limit` tokens together, in order."""
-    first = size = 0
-    for at, text in enumerate(texts):
-        if size + len(text.ids) > limit and at > first:
-            yield texts[first:at]
-            first, size = at, 0
-        size += len(text.ids)
-    if texts:
-        yield texts[first:]

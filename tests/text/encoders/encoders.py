@@ -64,9 +64,14 @@ def ids(text: str) -> list[int]:
     return [2, *(TOKENS.index(word) for word in text.split()), 3]
 
 
-def pair(text: str) -> tuple[list[int], list[int]]:
+def doubles(name: str) -> bool:
+    """Whether two tokens separate the texts of a pair."""
+    return "roberta" in name or name.startswith(("camembert", "mpnet"))
+
+
+def pair(name: str, text: str) -> tuple[list[int], list[int]]:
     """Tokens of the query and a text, and their types."""
-    first, second = ids(QUERY), ids(text)[1:]
+    first, second = ids(QUERY) + [3] * doubles(name), ids(text)[1:]
     second = [*second[: CONTEXT - len(first) - 1], 3] if len(first + second) > CONTEXT else second
     return [*first, *second], [0] * len(first) + [1] * len(second)
 
@@ -88,7 +93,7 @@ def write(folder: Path, name: str, pooling: str = "mean", *, normalize: bool = F
     """A model's folder; with "" for `pooling` as `transformers` saves it."""
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "config.json", config(name))
-    write_json(folder / "tokenizer.json", _tokenizer())
+    write_json(folder / "tokenizer.json", _tokenizer(twice=doubles(name)))
     if pooling and name not in RANKS:
         kinds = {"": "Transformer", "1_Pooling": "Pooling"} | (
             {"2_Normalize": "Normalize"} if normalize else {}
@@ -108,20 +113,14 @@ def write(folder: Path, name: str, pooling: str = "mean", *, normalize: bool = F
     return folder
 
 
-def _tokenizer() -> dict[str, Any]:
-    special = [("[CLS]", 2), ("[SEP]", 3)]
+def _tokenizer(*, twice: bool) -> dict[str, Any]:
     return {
         "added_tokens": [],
         "normalizer": {"type": "BertNormalizer", "lowercase": True},
         "pre_tokenizer": {"type": "BertPreTokenizer"},
         "post_processor": {
-            "type": "TemplateProcessing",
-            "single": [
-                {"SpecialToken": {"id": "[CLS]", "type_id": 0}},
-                {"Sequence": {"id": "A", "type_id": 0}},
-                {"SpecialToken": {"id": "[SEP]", "type_id": 0}},
-            ],
-            "special_tokens": {n: {"id": n, "ids": [i], "tokens": [n]} for n, i in special},
+            "type": "RobertaProcessing" if twice else "BertProcessing",
+            "cls": ["[CLS]", 2], "sep": ["[SEP]", 3],
         },
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
         "model": {

@@ -9,8 +9,9 @@ for llama.cpp; else ``tokenizer.ggml.model`` is ``huggingface``, which llama.cpp
 
 GGUF has no keys for the following, which are written as ``halfbyte.tokenizer.*``: tokens that strip
 the whitespace around them (``lstrip_token_ids``, ``rstrip_token_ids``), more than one special token
-before or after a text (``before_token_ids``, ``after_token_ids``), and scores of a tokenizer.model,
-which SentencePiece adds in float32 (``float32_sums``).
+before or after a text (``before_token_ids``, ``after_token_ids``), those between two texts where
+no flag says it (``between_token_ids``), and scores of a tokenizer.model, which SentencePiece adds
+in float32 (``float32_sums``).
 """
 
 from __future__ import annotations

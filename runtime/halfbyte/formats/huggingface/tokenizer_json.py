@@ -9,6 +9,7 @@ not known is refused by name.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,10 @@ from halfbyte.formats.huggingface.tekken import is_tekken, read_tekken
 from halfbyte.formats.huggingface.vocabulary import MAX_TOKENS
 from halfbyte.formats.json_file import field, optional, read_json
 from halfbyte.formats.model_file import MetadataValue
-from halfbyte.formats.tokens import CONTROL, NORMAL, UNUSED, USER_DEFINED
+from halfbyte.formats.tokens import BETWEEN, CONTROL, NORMAL, UNUSED, USER_DEFINED
 
 _MANY_PAIRS = 1 << 16  # of added tokens
+_POST = "post_processor."
 
 
 def read_tokenizer_json(path: Path, model: Path | None = None) -> dict[str, MetadataValue]:
@@ -54,7 +56,8 @@ def read_tokenizer_json(path: Path, model: Path | None = None) -> dict[str, Meta
         return read_tekken(path, data)
     added = [read_added(path, value) for value in optional(path, data, "added_tokens", [], list)]
     kind = model_kind(path, data)
-    around = _around_text(path, data)
+    before, after, between = _around_text(path, data)
+    around = _around_keys(before, after)
     try:
         pipeline = read_pipeline(path, data, model)
         exact = pipeline.exact and not any(
@@ -74,6 +77,7 @@ def read_tokenizer_json(path: Path, model: Path | None = None) -> dict[str, Meta
         }
         first = {k: v for k, v in around.items() if k == "bos_token_id"}  # llama.cpp reads this one
         around = first | {names.get(name, name): value for name, value in around.items()}
+    around |= _between_keys(after, between, twice=pipeline.model != "bert")
     metadata = vocabulary(path, pipeline)
     metadata |= {k if "." in k else f"tokenizer.ggml.{k}": v for k, v in around.items()}
     if not exact:
@@ -150,18 +154,24 @@ def vocabulary(path: Path, pipeline: Pipeline) -> dict[str, MetadataValue]:
     return keyed
 
 
-def _around_text(path: Path, data: dict[str, Any]) -> dict[str, MetadataValue]:
-    """The special tokens before and after a text, from the post-processor."""
-    before: list[int] = []
-    after: list[int] = []
+def _around_text(path: Path, data: dict[str, Any]) -> tuple[list[int], list[int], list[int]]:
+    """The special tokens before and after a text and between two, from the post-processor."""
+    around: tuple[list[int], list[int], list[int]] = [], [], []
     for step in steps(path, data, "post_processor", "processors"):
         kind = step["type"]
         if kind == "TemplateProcessing":
-            before, after = _template(path, step)
+            before, *after = _template(path, step, field(path, step, "single", list, _POST))
+            pair = _template(path, step, optional(path, step, "pair", [], list))
+            around = before, [*chain(*after)], pair[1] if len(pair) == 3 else []
         elif kind in ("BertProcessing", "RobertaProcessing"):
-            before, after = ([_pair(path, step, name)] for name in ("cls", "sep"))
+            cls, sep = (_pair(path, step, name) for name in ("cls", "sep"))
+            around = [cls], [sep], [sep] if kind == "BertProcessing" else [sep, sep]
         elif kind != "ByteLevel":  # which only changes offsets
             raise UnsupportedError(f"{path}: expected a known post_processor, found {kind[:40]!r}")
+    return around
+
+
+def _around_keys(before: list[int], after: list[int]) -> dict[str, MetadataValue]:
     metadata: dict[str, MetadataValue] = {
         "add_bos_token": bool(before), "add_eos_token": bool(after)
     }  # fmt: skip
@@ -173,27 +183,37 @@ def _around_text(path: Path, data: dict[str, Any]) -> dict[str, MetadataValue]:
     return metadata
 
 
-def _template(path: Path, step: dict[str, Any]) -> tuple[list[int], list[int]]:
-    """Ids before and after the text in a TemplateProcessing."""
-    known = field(path, step, "special_tokens", dict, "post_processor.")
-    before: list[int] = []
-    after: list[int] = []
-    side = before
-    for item in field(path, step, "single", list, "post_processor."):
+def _between_keys(after: list[int], between: list[int], *, twice: bool) -> dict[str, MetadataValue]:
+    """Keys for what is between two texts: by default, and in files of BERT's, what is after one.
+
+    With `twice` GGUF's key says whether a separator follows that.
+    """
+    if twice and after and between[:-1] == after:
+        return {"add_sep_token": True, "seperator_token_id": np.uint32(between[-1])}
+    if between == after:
+        return {"add_sep_token": False} if twice and after else {}
+    return {BETWEEN: np.array(between, np.int32)} if between else {}
+
+
+def _template(path: Path, step: dict[str, Any], items: list[Any]) -> list[list[int]]:
+    """Ids before, between and after the texts in a form of a TemplateProcessing."""
+    known = field(path, step, "special_tokens", dict, _POST)
+    sides: list[list[int]] = [[]]
+    for item in items:
         special = item.get("SpecialToken") if isinstance(item, dict) else None
         if not isinstance(special, dict):
-            side = after
+            sides.append([])
             continue
-        name = field(path, special, "id", str, "post_processor.single.")
+        name = field(path, special, "id", str, _POST)
         entry = known.get(name)
         ids = entry.get("ids") if isinstance(entry, dict) else None
         if not isinstance(ids, list) or not all(type(i) is int for i in ids):
             raise FormatError(f"{path}: 'post_processor.special_tokens': no ids for {name[:80]!r}")
-        side += ids
-    for number in (*before, *after):
+        sides[-1] += ids
+    for number in chain(*sides):
         if not 0 <= number < MAX_TOKENS:
             raise FormatError(f"{path}: 'post_processor.special_tokens': id {number}")
-    return before, after
+    return sides
 
 
 def _pair(path: Path, step: dict[str, Any], name: str) -> int:

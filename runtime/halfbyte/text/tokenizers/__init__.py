@@ -10,7 +10,8 @@ SentencePiece are taken leftmost, then longest; Qwen's texts are composed (NFC);
 100 characters are unknown to WordPiece; a SentencePiece model's own normalization is applied to
 both of its kinds; bytes without a token become nothing in byte-level BPE. GGUF has no keys for
 tokens that take the whitespace beside them, for more than one special token before or after a
-text, and for sums in float32; they are under ``halfbyte.tokenizer.*``.
+text, for some of those between two texts, and for sums in float32; they are under
+``halfbyte.tokenizer.*``.
 """
 
 from __future__ import annotations
@@ -54,6 +55,10 @@ class Tokenizer(Protocol):
     @property
     def after(self) -> list[int]:
         """The special tokens after a text."""
+
+    @property
+    def between(self) -> list[int]:
+        """The special tokens between two texts that a model reads together."""
 
     @property
     def vocab_size(self) -> int:

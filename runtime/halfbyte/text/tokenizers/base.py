@@ -15,7 +15,7 @@ from functools import lru_cache
 from weakref import WeakMethod
 
 from halfbyte.errors import HalfbyteError
-from halfbyte.formats.tokens import CONTROL, UNKNOWN, UNUSED, USER_DEFINED, padding
+from halfbyte.formats.tokens import BETWEEN, CONTROL, UNKNOWN, UNUSED, USER_DEFINED, padding
 from halfbyte.text.tokenizers.literals import Literals
 from halfbyte.text.tokenizers.unicode_classes import WHITESPACE, translate
 from halfbyte.text.tokenizers.vocabulary import Vocabulary
@@ -104,6 +104,17 @@ class BaseTokenizer(ABC):
     @property
     def vocab_size(self) -> int:
         return len(self.vocabulary.tokens)
+
+    @property
+    def between(self) -> list[int]:
+        vocabulary, separator = self.vocabulary, self.vocabulary.ids.get("seperator", self.eos)
+        ids = vocabulary.listed(BETWEEN)
+        if ids is not None:
+            return ids
+        # GGUF's flag is about texts alone in BERT's files; llama.cpp has two tokens in others
+        bert = vocabulary.file.metadata.get("tokenizer.ggml.model") == "bert"
+        twice = not bert and self.after and vocabulary.flag("add_sep_token", True)
+        return [*self.after, separator] if twice else self.after
 
     @property
     def bos(self) -> int:

@@ -78,8 +78,8 @@ class PipelineTokenizer(BaseTokenizer):
         self._control = added["special"]
         self._raw = self._added_tokens(added["added"] - added["normalized"], normalize=False)
         self._normal = self._added_tokens(added["added"] & added["normalized"], normalize=True)
-        self.before = self._around(file, "bos", "before")
-        self.after = self._around(file, "eos", "after")
+        self.before = self._around("bos", "before")
+        self.after = self._around("eos", "after")
 
     def _added_tokens(self, ids: set[int], normalize: bool) -> tuple[Literals, dict[str, int]]:
         tokens: dict[str, int] = {}
@@ -91,20 +91,16 @@ class PipelineTokenizer(BaseTokenizer):
                 tokens.setdefault(token, i)
         return Literals(tokens), tokens
 
-    def _around(self, file: ModelFile, role: str, side: str) -> list[int]:
+    def _around(self, role: str, side: str) -> list[int]:
         """Special tokens before or after a text."""
         if not self.vocabulary.flag(f"add_{role}_token", False):
             return []
-        key = f"halfbyte.tokenizer.{side}_token_ids"
-        ids = file.metadata.get(key)
-        if ids is None:
-            names = {"bos": ("bos", "cls"), "eos": ("eos", "seperator")}[role]
-            special = self.vocabulary.ids
-            return [special[name] for name in names if name in special][:1]
-        integers = isinstance(ids, np.ndarray) and ids.dtype.kind in "iu"
-        if not integers or any(not 0 <= i < self.vocab_size for i in ids.tolist()):  # type: ignore[union-attr]
-            raise FormatError(f"{file.path}: metadata '{key}': expected ids of tokens")
-        return ids.tolist()  # type: ignore[union-attr,no-any-return]
+        ids = self.vocabulary.listed(f"halfbyte.tokenizer.{side}_token_ids")
+        if ids is not None:
+            return ids
+        names = {"bos": ("bos", "cls"), "eos": ("eos", "seperator")}[role]
+        special = self.vocabulary.ids
+        return [special[name] for name in names if name in special][:1]
 
     def token_bytes(self, token: int) -> bytes:
         if self._check(token) in (CONTROL, UNKNOWN):

@@ -114,6 +114,17 @@ class Vocabulary:
             )
         return value
 
+    def listed(self, key: str) -> list[int] | None:
+        """Ids of tokens in the metadata, or None; raises `FormatError`."""
+        ids = self.file.metadata.get(key)
+        if ids is None:
+            return None
+        integers = isinstance(ids, np.ndarray) and ids.dtype.kind in "iu" and ids.ndim == 1
+        listed: list[Any] = ids.tolist() if integers else [-1]  # type: ignore[union-attr]
+        if any(not 0 <= i < len(self.tokens) for i in listed):
+            raise FormatError(f"{self.file.path}: metadata '{key}': expected ids of tokens")
+        return listed
+
     def of_type(self, *types: int) -> dict[str, int]:
         """Tokens of these types and their ids, without an empty token."""
         places = np.flatnonzero(np.isin(self.types, types)).tolist()
