@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from playwright.sync_api import Browser, expect
+from playwright.sync_api import Error as PlaywrightError
 from tests.browser.visitor import PROMPT, READY, visit, works
 from tests.support.http_server import Server as ModelServer
 from tests.support.http_server import answering, in_thread
@@ -21,13 +22,19 @@ from halfbyte.web.server import Server
 from halfbyte.web.site import STORYTELLER, Site
 
 HUB = "https://huggingface.co"
-NAMES = ("README.md", "a-F32.gguf", "a-Q4_0-00002-of-00002.gguf", "a-Q4_0-00001-of-00002.gguf")
+NAMES = (
+    *("README.md", "a-F32.gguf", "a-Q4_0-00002-of-00002.gguf", "a-Q4_0-00001-of-00002.gguf"),
+    *("mmproj-a-Q4_0.gguf", "a-IQ4_XS.gguf"),
+)
 FILES = [{"rfilename": name} for name in NAMES]
 ADDRESSES = {
     f"{HUB}/org/name/blob/main/a.gguf": f"{HUB}/org/name/resolve/main/a.gguf",
     "org/name:b.gguf": f"{HUB}/org/name/resolve/main/b.gguf",
     "org/name/onnx/b.onnx": f"{HUB}/org/name/resolve/main/onnx/b.onnx",
     "org/name": f"{HUB}/org/name/resolve/main/a-Q4_0-00001-of-00002.gguf",
+    "hf.co/org/name": f"{HUB}/org/name/resolve/main/a-Q4_0-00001-of-00002.gguf",
+    f"{HUB}/org/name:iq4_xs": f"{HUB}/org/name/resolve/main/a-IQ4_XS.gguf",
+    "org/name:F32": f"{HUB}/org/name/resolve/main/a-F32.gguf",
 }
 ADDRESS = "text => import('./models.mjs').then(({ addressOf }) => addressOf(text))"
 
@@ -73,6 +80,9 @@ def test_the_shelf(
         page.route(f"{HUB}/api/models/org/name", lambda route: route.fulfill(body=listing))
         for text, address in ADDRESSES.items():
             assert page.evaluate(ADDRESS, text) == address
+        missing = "org/name: no GGUF file of type Q4_K; there is a-F32.gguf, a-IQ4_XS.gguf, a-Q4_0"
+        with pytest.raises(PlaywrightError, match=missing):
+            page.evaluate(ADDRESS, "org/name:Q4_K")
         assert user.failures == []
 
 

@@ -14,7 +14,7 @@ from tests.formats.folders import write_folder
 from tests.support.hub_server import COMMIT, TOKEN, Hub, Repository, serving
 from tests.support.tools import largest
 
-from halfbyte.download.hub import choose
+from halfbyte.download.choice import Reference, choose, parse
 from halfbyte.errors import HalfbyteError
 
 Done = subprocess.CompletedProcess[str]
@@ -143,14 +143,39 @@ def test_gguf_files(hub: Hub, run: Run, tmp_path: Path) -> None:
     assert run("run", done.stdout.strip(), "a", "-n", "1").returncode == 0
     parts = Path(run("pull", "org/model:big-00001-of-00002.gguf").stdout.strip())
     assert parts.with_name("big-00002-of-00002.gguf").is_file()
-    which = run("pull", "org/model")
-    assert which.returncode == 2
-    assert which.stderr == (
-        "error: org/model: name one of its files, org/model:FILE: "
-        "big-00001-of-00002.gguf, m-Q4_0.gguf, m-Q8_0.gguf\n"
-    )
     wrong = run("pull", "org/model:none.gguf")
     assert "org/model:none.gguf: no such file in it: there is big-00001" in one_line(wrong)
+
+
+def test_a_model_in_one_word(hub: Hub, run: Run, tmp_path: Path) -> None:
+    """hf.co/ORG/NAME:TAG is fetched, then opened."""
+    whole = write_small(tmp_path / "m.gguf").read_bytes()
+    names = ["mmproj-F16.gguf", "m-Q4_0.gguf", "m-Q4_K_M.gguf", "m-Q8_0.gguf"]
+    hub.repositories["org/model"] = Repository(dict.fromkeys(names, whole))
+    done = run("run", "hf.co/org/model", "a", "-n", "2", "--temp", "0")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("a")
+    assert hub.fetched() == ["m-Q4_K_M.gguf"]
+    notes = [line for line in done.stderr.splitlines() if line.startswith("note: ")]
+    assert notes[0] == "note: mmproj-F16.gguf: not fetched, halfbyte reads text only"
+    assert notes[1] == "note: m-Q4_K_M.gguf of hf.co/org/model; others: m-Q4_0.gguf, m-Q8_0.gguf"
+    tagged = run("pull", "https://huggingface.co/org/model:q8_0")
+    assert Path(tagged.stdout.strip()).name == "m-Q8_0.gguf"
+    wrong = run("run", "hf.co/org/model:Q5_K", "a")
+    expected = "no GGUF file of type Q5_K: there is m-Q4_0.gguf, m-Q4_K_M.gguf, m-Q8_0.gguf"
+    assert one_line(wrong) == f"error: hf.co/org/model:Q5_K: {expected}\n"
+
+
+def test_damaged_weights_are_removed(hub: Hub, run: Run) -> None:
+    content = b"GGUF" + bytes(5000)
+    hub.repositories["org/model"] = Repository({"m.gguf": content})
+    hub.damages["m.gguf"] = 1
+    said = one_line(run("pull", "org/model"))
+    assert said.startswith("error: org/model: m.gguf: expected the SHA-256 ")
+    assert said.endswith("it arrived damaged and was removed, fetch it again\n")
+    done = run("pull", "org/model")
+    assert done.returncode == 0, done.stderr
+    assert Path(done.stdout.strip()).read_bytes() == content
 
 
 def one_line(done: Done) -> str:
@@ -211,13 +236,47 @@ SAFE = ["config.json", "model.safetensors", "tokenizer.json"]
         (["a/model.safetensors", "config.json", "m.gguf"], ["m.gguf"]),
         (["m-00001-of-00002.gguf", "m-00002-of-00002.gguf"], None),
         (["q/m.gguf", "README.md"], ["q/m.gguf"]),
+        (["m.Q2_K.gguf", "m.Q4_K_M.gguf", "m.Q8_0.gguf"], ["m.Q4_K_M.gguf"]),
+        (["m-q2_k.gguf", "m-q4_0.gguf", "m-q8_0.gguf"], ["m-q4_0.gguf"]),
+        (["imatrix.gguf", "b.gguf", "mmproj-Q8_0.gguf"], ["b.gguf"]),
+        (["a.gguf", "b.gguf"], ["a.gguf"]),
     ],
 )
 def test_choices(names: list[str], expected: list[str] | None) -> None:
-    assert sorted(choose("o/m", sorted(names))) == sorted(expected or names)
+    assert sorted(choose("o/m", sorted(names)).files) == sorted(expected or names)
+
+
+def test_tags() -> None:
+    names = [
+        *("x-IQ4_XS.gguf", "x-Q4_K_M-00001-of-00002.gguf", "x-Q4_K_M-00002-of-00002.gguf"),
+        *("Q4_0/x.gguf", "config.json", "model.safetensors"),
+    ]
+    assert choose("o/m", names, "q4_k_m").files == names[1:3]
+    assert choose("o/m", names, "Q4_0").files == ["Q4_0/x.gguf"]
+    assert choose("o/m", names, "iq4_xs").files == ["x-IQ4_XS.gguf"]
+    for tag in ("Q4_K", "4_0", "Q4.0", "none"):
+        with pytest.raises(HalfbyteError, match=f"o/m: no GGUF file of type {tag}: there is x-IQ4"):
+            choose("o/m", names, tag)
+
+
+def test_references() -> None:
+    page = "https://huggingface.co/org/name"
+    expected = {
+        "org/name": Reference("org/name"),
+        "org/name:Q4_0": Reference("org/name", "Q4_0"),
+        "org/name:a/b.gguf": Reference("org/name", "a/b.gguf"),
+        "hf.co/org/name:Q4_K_M": Reference("org/name", "Q4_K_M"),
+        "https:/hf.co/org/name": Reference("org/name"),  # as a path of the system has it
+        page: Reference("org/name"),
+        f"{page}/": Reference("org/name"),
+        f"{page}/tree/v2": Reference("org/name", "", "v2"),
+        f"{page}/blob/main/q/a.gguf": Reference("org/name", "q/a.gguf", "main"),
+        "hf.co/org/name/other": Reference("org/name/other"),
+    }
+    assert {text: parse(text) for text in expected} == expected
 
 
 def test_impossible_choices() -> None:
-    for names in ([], ["config.json"], ["model.safetensors"], ["a.gguf", "b.gguf"]):
-        with pytest.raises(HalfbyteError, match=r"o/m: (holds no model|name one of its files)"):
+    for names in ([], ["config.json"], ["model.safetensors"], ["mmproj.gguf"]):
+        with pytest.raises(HalfbyteError, match=r"o/m: holds no model"):
             choose("o/m", names)

@@ -42,6 +42,7 @@ class Hub(http.server.ThreadingHTTPServer):
         self.repositories: dict[str, Repository] = {}
         self.requests: list[Request] = []
         self.breaks: Counter[str] = Counter()  # by file: transfers that will break off half-way
+        self.damages: Counter[str] = Counter()  # by file: transfers whose last byte will be wrong
 
     @property
     def url(self) -> str:
@@ -93,6 +94,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.flush()
             self.close_connection = True
             return
+        if self.server.damages[name] > 0:
+            self.server.damages[name] -= 1
+            answer.body = answer.body[:-1] + bytes([answer.body[-1] ^ 1])
         self.wfile.write(answer.body)
 
     def _answer(self, path: str) -> _Answer:
@@ -116,7 +120,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return _Answer(status, b"", {"X-Error-Code": code, "X-Error-Message": text})
 
     def _info(self, parts: list[str], repository: Repository) -> object:
-        siblings = [{"rfilename": name} for name in repository.files]
+        siblings = [
+            {"rfilename": name, "size": len(content)} | _stored_apart(name, content)
+            for name, content in repository.files.items()
+        ]
         return {"id": "/".join(parts[:2]), "sha": COMMIT, "siblings": siblings, "tags": []}
 
     def _tree(self, repository: Repository) -> object:
@@ -139,6 +146,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
         start = int(bytes_.removeprefix("bytes=").split("-")[0])
         headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
         return _Answer(206, content[start:], headers)
+
+
+def _stored_apart(name: str, content: bytes) -> dict[str, object]:
+    """What the hub says of weights."""
+    if not name.endswith((".gguf", ".safetensors", ".bin")):
+        return {}
+    sha256 = hashlib.sha256(content).hexdigest()
+    return {"lfs": {"sha256": sha256, "size": len(content), "pointerSize": 134}}
 
 
 def _etag(content: bytes) -> str:

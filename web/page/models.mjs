@@ -2,34 +2,44 @@
 import { $, make, megabytes, runsOn, showMemory } from "./show.mjs";
 
 const HUB = "https://huggingface.co";
+const PREFIX = /^(?:https?:\/\/)?(?:www\.)?(?:hf\.co|huggingface\.co)\/(?![^:]*\/(?:blob|resolve)\/)/;
 const NAME = /^([\w.-]+\/[\w.-]+)(?:[:/]([\w./-]+))?$/;
-const OTHER_PART = /(?<!-00001)-of-\d{5}\.gguf$/;  // of a model in several files
-const KINDS = {  // of files, the preferred first
-  gguf: [/q4_0/i, /q4_k_m/i, /q8_0/i],
+const NO_MODEL = /(?<!-00001)-of-\d{5}\.gguf$|(?:^|[/._-])(?:mmproj|imatrix)/i;  // other parts, pictures
+const KINDS = {  // of files, the preferred first; as `halfbyte pull` prefers them
+  gguf: ["Q4_K_M", "Q4_0", "Q8_0"].map(tagged),
   onnx: [/int8|quantized/i, /model\.onnx$/],
 };
 
 // Whether an address is one of an ONNX file.
 export const isGraph = (url) => /\.onnx$/i.test(url.split(/[?#]/)[0]);
 
-// The address of a model's file: of a page that shows the file, or of a hub's ORG/NAME, ORG/NAME:FILE
-// or ORG/NAME/FILE. `kind` is the kind of file that a name without one means. Throws if there is none.
-export async function addressOf(text, kind = "gguf") {
-  const given = text.trim();
-  const [, repository, file] = NAME.exec(given) ?? [];
-  if (!repository) return given.replace("/blob/", "/resolve/");
-  return `${HUB}/${repository}/resolve/main/${file ?? await chosen(repository, kind)}`;
+// Matches names of files with this type of weights, such as Q4_K_M.
+function tagged(type) {
+  return new RegExp(`(?<![A-Za-z0-9])${type.replace(/[^\w-]/g, "\\$&")}(?=[./-])`, "i");
 }
 
-// The file of a repository to open.
-async function chosen(repository, kind) {
+// The address of a model's file: of a page that shows the file, or of a hub's ORG/NAME, ORG/NAME:TAG
+// (a type of weights), ORG/NAME:FILE or ORG/NAME/FILE, also after hf.co/. `kind` is the kind of file
+// that a name without one means. Throws if there is none.
+export async function addressOf(text, kind = "gguf") {
+  const given = text.trim();
+  const [, repository, wanted] = NAME.exec(given.replace(PREFIX, "")) ?? [];
+  if (!repository) return given.replace("/blob/", "/resolve/");
+  const file = /\.(gguf|onnx)$/i.test(wanted) ? wanted : await chosen(repository, kind, wanted);
+  return `${HUB}/${repository}/resolve/main/${file}`;
+}
+
+// The file of a repository to open: of type `tag`, or the preferred one.
+async function chosen(repository, kind, tag) {
   const answer = await fetch(`${HUB}/api/models/${repository}`).catch((error) => ({ status: error.message }));
   if (!answer.ok) throw new Error(`${repository}: the hub answered ${answer.status}`);
   const { siblings = [] } = await answer.json();
-  const names = siblings.map(({ rfilename }) => rfilename).filter((name) => name.endsWith(`.${kind}`) && !OTHER_PART.test(name));
-  const best = KINDS[kind].map((type) => names.find((name) => type.test(name))).find(Boolean) ?? names[0];
-  if (!best) throw new Error(`${repository}: holds no ${kind.toUpperCase()} file`);
-  return best;
+  const names = siblings.map(({ rfilename }) => rfilename).filter((name) => name.endsWith(`.${kind}`) && !NO_MODEL.test(name)).sort();
+  if (!names.length) throw new Error(`${repository}: holds no ${kind.toUpperCase()} file`);
+  const types = tag ? [tagged(tag)] : KINDS[kind];
+  const best = types.map((type) => names.find((name) => type.test(name))).find(Boolean);
+  if (tag && !best) throw new Error(`${repository}: no ${kind.toUpperCase()} file of type ${tag}; there is ${names.slice(0, 12).join(", ")}`);
+  return best ?? names[0];
 }
 
 // The shelf: models that the browser keeps. `open` and `remove` are called with an address.

@@ -8,40 +8,36 @@ the server from HF_ENDPOINT.
 from __future__ import annotations
 
 import glob
+import hashlib
 import importlib
-import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
+from halfbyte.download.choice import choose, parse
 from halfbyte.download.response import DownloadError
 from halfbyte.errors import HalfbyteError
 
-# Files of a folder beside weights; a chat template may have its own file
-_BESIDE = frozenset({
-    "config.json", "generation_config.json", "tokenizer.json", "tokenizer.model", "spiece.model",
-    "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-    "chat_template.jinja", "chat_template.json",
-})  # fmt: skip
-_WEIGHTS = (  # the first kind that exists
-    re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors(\.index\.json)?"),
-    re.compile(r"[^/]+\.safetensors"),
-    re.compile(r"pytorch_model(-\d{5}-of-\d{5})?\.bin(\.index\.json)?"),
-)
-_PART = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
-_SHOWN = 12  # names in a message
+_CHUNK = 1 << 22  # bytes hashed at once
 
 
-def pull(reference: str, revision: str | None = None) -> Path:
+def pull(
+    text: str, revision: str | None = None, note: Callable[[str], object] = lambda text: None
+) -> Path:
     """Fetch a model into the hub's cache, unless it is there already.
+
+    A transfer that was interrupted, even in another process, continues where it stopped. The
+    SHA-256 of new weights is compared with the hub's.
 
     Parameters
     ----------
-    reference : str
-        ``org/name`` of a repository, or ``org/name:file`` of one GGUF file in it, with all parts
-        of the model if there are several.
+    text : str
+        The model, as in :func:`halfbyte.download.choice.parse`.
     revision : str, optional
         A branch, a tag or a commit; by default the main branch.
+    note : callable, optional
+        Called with what the user should know: which of several files was chosen.
 
     Returns
     -------
@@ -53,28 +49,62 @@ def pull(reference: str, revision: str | None = None) -> Path:
     HalfbyteError
         The library is missing.
     DownloadError
-        There is no such repository, revision or file, the hub refuses, or the network fails.
+        There is no such repository, revision or file, the hub refuses, the network fails, or the
+        bytes that arrived are not the hub's.
     """
     hub = _library()
-    repository, _, wanted = reference.partition(":")
+    reference = parse(text)
+    revision = revision or reference.revision
     try:
-        try:
-            files = hub.HfApi().model_info(repository, revision=revision).siblings
-            names = sorted(file.rfilename for file in files)
-        except hub.errors.OfflineModeIsEnabled:
-            names = _cached(hub, repository, revision)
-        chosen = choose(reference, names, wanted)
+        names, hashes = _files(hub, reference.repository, revision)
+        chosen = choose(text, names, reference.wanted)
+        for line in chosen.notes:
+            note(line)
+        patterns = [glob.escape(name) for name in chosen.files]
         folder = Path(
-            hub.snapshot_download(
-                repository, revision=revision, allow_patterns=[glob.escape(n) for n in chosen]
-            )
+            hub.snapshot_download(reference.repository, revision=revision, allow_patterns=patterns)
         )
     except HalfbyteError:
         raise
     except Exception as error:  # including those of the library's HTTP library, which changes
-        raise DownloadError(f"{reference}: {_explained(hub, error)}") from error
-    gguf = chosen[0].endswith(".gguf")
-    return folder / chosen[0] if gguf else folder
+        raise DownloadError(f"{text}: {_explained(hub, error)}") from error
+    for name in chosen.files:
+        if name in hashes:
+            _verify(text, folder / name, hashes[name])
+    return folder / chosen.files[0] if chosen.files[0].endswith(".gguf") else folder
+
+
+def _files(
+    hub: ModuleType, repository: str, revision: str | None
+) -> tuple[list[str], dict[str, str]]:
+    """All files of a repository, and the SHA-256 of those that are not in the cache."""
+    try:
+        info = hub.HfApi().model_info(repository, revision=revision, files_metadata=True)
+    except hub.errors.OfflineModeIsEnabled:
+        return _cached(hub, repository, revision), {}
+
+    def is_new(name: str) -> bool:
+        kept = hub.try_to_load_from_cache(info.id, name, revision=info.sha)
+        return not isinstance(kept, str)
+
+    large = {f.rfilename: f.lfs.sha256 for f in info.siblings if f.lfs is not None}
+    hashes = {name: sha256 for name, sha256 in large.items() if is_new(name)}
+    return sorted(file.rfilename for file in info.siblings), hashes
+
+
+def _verify(text: str, path: Path, expected: str) -> None:
+    """Compare a file's SHA-256 with the hub's; remove it if it differs."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(_CHUNK):
+            digest.update(piece)
+    if (found := digest.hexdigest()) != expected:
+        path.resolve().unlink()
+        path.unlink(missing_ok=True)
+        raise DownloadError(
+            f"{text}: {path.name}: expected the SHA-256 {expected}, found {found}: it arrived "
+            "damaged and was removed, fetch it again"
+        )
 
 
 def _library() -> ModuleType:
@@ -99,51 +129,6 @@ def _cached(hub: ModuleType, repository: str, revision: str | None) -> list[str]
     )
     root = Path(folder)
     return sorted(p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file())
-
-
-def choose(reference: str, names: list[str], wanted: str = "") -> list[str]:
-    """The files of a repository to fetch; of several GGUF files, the one to open comes first.
-
-    Raises
-    ------
-    DownloadError
-        The file does not exist, no model exists, or there are several.
-    """
-    files = [n for n in names if n.endswith(".gguf")]
-    if wanted:
-        if wanted not in names:
-            near = files or names
-            raise DownloadError(f"{reference}: no such file in it: there is {_listed(near)}")
-        return [wanted, *_other_parts(wanted, names)]
-    for kind in _WEIGHTS:
-        weights = [name for name in names if kind.fullmatch(name)]
-        if weights and "config.json" in names:
-            return [*weights, *(name for name in names if name in _BESIDE)]
-    models = [
-        n for n in files if not (m := _PART.search(n)) or n.endswith(f"-00001-of-{m[1]}.gguf")
-    ]
-    if len(models) == 1:
-        return [models[0], *_other_parts(models[0], names)]
-    if models:
-        raise DownloadError(
-            f"{reference}: name one of its files, {reference}:FILE: {_listed(models)}"
-        )
-    raise DownloadError(f"{reference}: holds no model that halfbyte reads: {_listed(names)}")
-
-
-def _other_parts(name: str, names: list[str]) -> list[str]:
-    """The other files of a GGUF model in several files."""
-    match = _PART.search(name)
-    if match is None:
-        return []
-    stem, end = name[: match.start()], f"-of-{match[1]}.gguf"
-    parts = re.compile(re.escape(stem) + r"-\d{5}" + re.escape(end))
-    return [other for other in names if parts.fullmatch(other) and other != name]
-
-
-def _listed(names: list[str]) -> str:
-    more = f", and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return (", ".join(names[:_SHOWN]) or "nothing") + more
 
 
 def _explained(hub: ModuleType, error: Exception) -> str:
