@@ -90,7 +90,8 @@ def quantize_file(
         Embeddings and head in the type of the other matrices.
     requantize : bool
         Accept models with tensors coarser than Q8_0, whose errors add up. Nothing is equalized
-        then, and tensors that have their type already are copied.
+        then, and tensors that have their type already are copied. Folders that were trained for
+        four bits (GPTQ, AWQ) are accepted without it: their matrices keep their values.
     threads : int, optional
         Threads for encoding; by default one per fast core.
     progress : callable, optional
@@ -107,8 +108,9 @@ def quantize_file(
     file = open_model(path, tokenizer)
     target = Path(output) if output is not None else default_output(file.path, type)
     refuse_to_replace(target, *_inputs(file), tokenizer)
-    _check_tensors(file, requantize=requantize)
-    choices = choose(file, type, keep, pure=pure)
+    exact = file.path.is_dir() and not requantize
+    _check_tensors(file, accepted=requantize or exact)
+    choices = choose(file, type, keep, pure=pure, exact=exact)
     codec = Codec(default_threads() if threads is None else threads)
     try:
         run = _Run(file, choices, codec, type, rtn, progress)
@@ -129,12 +131,12 @@ def quantize_file(
     )
 
 
-def _check_tensors(file: ModelFile, *, requantize: bool) -> None:
+def _check_tensors(file: ModelFile, *, accepted: bool) -> None:
     """Raise for a file without tensors, or with coarse ones unless they are accepted."""
     if not file.tensors:
         raise FormatError(f"{file.path}: expected a model, found no tensors")
     coarse = [t for t in file.tensors.values() if is_coarse(t.format)]
-    if coarse and not requantize:
+    if coarse and not accepted:
         raise UnsupportedError(
             f"{file.path}: tensor {coarse[0].name!r} is {coarse[0].format.name} already: expected "
             "a model in F32, F16, BF16 or Q8_0; --requantize takes it, and loses more"

@@ -39,14 +39,19 @@ def is_coarse(format_: type[WeightFormat]) -> bool:
 
 
 def choose(
-    file: ModelFile, type: str, keep: Iterable[tuple[str, str]] = (), *, pure: bool = False
+    file: ModelFile,
+    type: str,
+    keep: Iterable[tuple[str, str]] = (),
+    *,
+    pure: bool = False,
+    exact: bool = False,
 ) -> list[Choice]:
     """Types of all tensors of a file, before their values are known.
 
     Vectors stay F32, and so do types of tokens, which llama.cpp adds as they are. Matrices take the
     preset's type; embeddings, the head and some layers may take another
-    (:class:`halfbyte.quantize.presets.ResolvedPreset`). Of the patterns in `keep`, the last that
-    matches decides.
+    (:class:`halfbyte.quantize.presets.ResolvedPreset`). With `exact`, matrices that have less than
+    eight bits already keep their type. Of the patterns in `keep`, the last that matches decides.
     """
     preset = find_preset(type)
     patterns = [(pattern, _named(name)) for pattern, name in keep]
@@ -58,6 +63,8 @@ def choose(
     for tensor in file.tensors.values():
         matrix = len(tensor.shape) > 1 and tensor.name not in _FLOATS
         target = preset.format_of(tensor.name, count, tied=tied, pure=pure) if matrix else F32
+        if exact and is_coarse(tensor.format):
+            target = tensor.format
         chosen.append(_choice(tensor, target, patterns))
     return chosen
 

@@ -171,7 +171,8 @@ def refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
         ({"hidden_act": "relu"}, "key 'hidden_act': expected 'silu', found 'relu'"),
         ({"hidden_size": -5}, "key 'hidden_size': expected 1 to"),
         ({"hidden_size": "32"}, "key 'hidden_size': expected an integer, found '32'"),
-        ({"quantization_config": {"bits": 4}}, "expected weights that are not quantized"),
+        ({"quantization_config": {"quant_method": "gpt"}}, "quant_method 'gpt': expected one of"),
+        ({"quantization_config": "none"}, "'quantization_config': expected an object, found str"),
         ({"model_type": None}, "key 'model_type': expected a string, found nothing"),
     ],
 )

@@ -15,12 +15,14 @@ from typing import Any
 import numpy as np
 
 from halfbyte.errors import FormatError, UnsupportedError
-from halfbyte.formats.checkpoints import MAX_ELEMENTS, MAX_NAME, Checkpoint
+from halfbyte.formats.checkpoints import MAX_ELEMENTS, MAX_NAME, RAW, Checkpoint, RawTensor
 from halfbyte.formats.json_file import MAX_BYTES, parse_json
 from halfbyte.formats.mapped import Pages
 from halfbyte.weights import BF16, F16, F32, WeightFormat
 
 _FORMATS: dict[str, type[WeightFormat]] = {f.name: f for f in (F32, F16, BF16)}
+_SIZES = {name: f.block_bytes for name, f in _FORMATS.items()}
+_SIZES |= {name: dtype.itemsize for name, dtype in RAW.items()}
 _MAX_DIMENSIONS = 16
 
 
@@ -76,16 +78,20 @@ def read_safetensors(path: Path, pages: Pages, header: dict[str, Any], start: in
     for name, entry in entries.items():
         first, last = places[name]
         dtype, shape = _dtype(path, name, entry), _shape(path, name, entry)
-        if dtype not in _FORMATS:
+        if dtype not in _SIZES:
             checkpoint.refuse_type(name, dtype)
             continue
-        format_ = _FORMATS[dtype]
-        if last - first != math.prod(shape) * format_.block_bytes:
+        if last - first != (nbytes := math.prod(shape) * _SIZES[dtype]):
             raise FormatError(
-                f"{path}: tensor {name!r}: {dtype} of shape {list(shape)} takes "
-                f"{math.prod(shape) * format_.block_bytes} bytes, data_offsets say {last - first}"
+                f"{path}: tensor {name!r}: {dtype} of shape {list(shape)} takes {nbytes} bytes, "
+                f"data_offsets say {last - first}"
             )
-        checkpoint.add(name, format_, shape, whole[start + first : start + last])
+        data = whole[start + first : start + last]
+        if dtype in _FORMATS:
+            checkpoint.add(name, _FORMATS[dtype], shape, data)
+        else:
+            checkpoint.refuse_type(name, dtype)
+            checkpoint.raw[name] = RawTensor(dtype, data.view(RAW[dtype]).reshape(shape))
     return checkpoint
 
 

@@ -111,5 +111,6 @@ def read_shards(index: Path) -> Checkpoint:
         whole.kind = f"{part.kind} in {len(paths)} files" if len(paths) > 1 else part.kind
         whole.tensors |= part.tensors
         whole.unusable |= part.unusable
+        whole.raw |= part.raw
         whole.parts |= part.parts
     return whole

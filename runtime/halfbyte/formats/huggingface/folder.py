@@ -21,7 +21,9 @@ from halfbyte.formats.checkpoints.shards import (
     read_weights,
 )
 from halfbyte.formats.derived import aligned, permuted, reordered, widened
+from halfbyte.formats.huggingface.config import Keys
 from halfbyte.formats.huggingface.names import Naming, Translators, naming
+from halfbyte.formats.huggingface.quantized import with_plain_weights
 from halfbyte.formats.huggingface.sentence_transformers import embedding_metadata
 from halfbyte.formats.huggingface.shapes import Shapes, check_layers
 from halfbyte.formats.huggingface.tokenizer import tokenizer_metadata
@@ -62,11 +64,16 @@ def read_folder(
             f"{folder}: is a directory, expected a model file, or a Hugging Face folder with "
             f"{CONFIG}"
         )
-    names = naming(read_json(path), translators, str(path))
+    config, notes = read_json(path), list[str]()
+    quantization = Keys(config, str(path)).inner("quantization_config")
+    config.pop("quantization_config", None)
+    names = naming(config, translators, str(path))
     if weights is None:
         weights = read_folder_weights(folder)
+    if quantization.values:
+        weights = with_plain_weights(weights, quantization, str(folder), notes)
     kind = f"Hugging Face, {weights.kind}"
-    tensors, notes = model_tensors(str(folder), names, weights), list[str]()
+    tensors = model_tensors(str(folder), names, weights)
     metadata = {
         "general.architecture": names.metadata["general.architecture"],
         "general.name": _model_name(folder),
