@@ -28,6 +28,7 @@ from halfbyte.formats.model_file import MetadataValue
 from halfbyte.quantize.encode import Codec, Slice, slices
 from halfbyte.quantize.equalize import Scales, find_scales
 from halfbyte.quantize.gguf_writer import GGUFWriter, TensorInfo
+from halfbyte.quantize.lattice import encode_exactly, with_lattices
 from halfbyte.quantize.presets import canonical
 from halfbyte.quantize.recipe import (
     Choice,
@@ -172,7 +173,8 @@ class _Run:
         rtn: bool,
         progress: Progress | None,
     ) -> None:
-        self.file, self.choices, self.codec = file, choices, codec
+        self.file, self.codec = file, codec
+        self.choices = choices if rtn else list(with_lattices(file, choices, codec))
         self.rtn, self.notes = rtn, list[str]()
         self.groups = norm_groups(file)
         self.preset = find_preset(type)
@@ -182,7 +184,7 @@ class _Run:
             names = [name for name in architectures.names() if architectures.get(name).EQUALIZED]
             name = str(file.metadata.get("general.architecture"))
             self.notes.append(f"not equalized, which needs architecture {nearest(name, names)}")
-        if self.equalize and any(is_coarse(t.format) for t in file.tensors.values()):
+        if self.equalize and any(c.exact or is_coarse(c.tensor.format) for c in self.choices):
             self.equalize = False
             self.notes.append("not equalized, since tensors are quantized already")
         self.scales = Scales()
@@ -245,7 +247,7 @@ class _Run:
         """Encode a tensor; returns its row of the report. Raises `_DoesNotFit`."""
         tensor, format_ = choice.tensor, choice.format
         importance = None
-        if issubclass(format_, ScaledFormat) and not self.rtn:
+        if issubclass(format_, ScaledFormat) and not self.rtn and not choice.exact:
             importance = self._importance(tensor)
         energy, weighted, size = np.zeros(2), np.zeros(2), 0
         for part in self._parts(tensor):
@@ -254,6 +256,8 @@ class _Run:
                 raise _DoesNotFit
             if is_coarse(tensor.format) and format_ is tensor.format:
                 encoded = part.data
+            elif choice.exact:
+                encoded = encode_exactly(choice, x)
             elif importance is None or not issubclass(format_, ScaledFormat):
                 encoded = self.codec.encode(format_, x)
             else:

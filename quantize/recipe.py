@@ -18,11 +18,15 @@ _FLOATS = frozenset({"token_types.weight"})
 
 @dataclass(frozen=True)
 class Choice:
-    """A tensor's type; `note` says why it differs from the requested one."""
+    """A tensor's type; `note` says why it differs from the requested one.
+
+    With `exact` its values lie on the type's lattice (:mod:`halfbyte.quantize.lattice`).
+    """
 
     tensor: Tensor
     format: type[WeightFormat]
     note: str = ""
+    exact: bool = False
 
     def widened(self, why: str) -> Choice:
         """The next wider type, with a reason; a tensor in BF16 is widened to BF16."""

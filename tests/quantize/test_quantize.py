@@ -22,6 +22,7 @@ from halfbyte.quantize import encode, quantize_file
 from halfbyte.quantize.encode import Codec
 from halfbyte.quantize.equalize import exponents, find_scales
 from halfbyte.quantize.gguf_writer import GGUFWriter, TensorInfo, write_gguf
+from halfbyte.quantize.lattice import NOTE
 from halfbyte.quantize.recipe import norm_groups
 from halfbyte.quantize.scale_search import search
 from halfbyte.text.opening import open_model
@@ -125,7 +126,7 @@ def test_wider_types_where_one_does_not_fit(tmp_path: Path) -> None:
     notes = {row.name: row.note for row in report.rows}
     assert notes["odd"] == "50 columns, no multiple of Q4_0's 32"
     assert notes["large"] == "values up to 6e+05 do not fit Q4_0"
-    assert notes["fine"] == ""
+    assert notes["fine"] == NOTE  # all ones
     assert "huge: F32: values up to 1e+38" in report.table()
     assert {p.name for p in tmp_path.iterdir()} == {"m.gguf", "m-int4.gguf"}
     assert types(quantize_file(path, "bf16").output)["huge"] == "BF16"
