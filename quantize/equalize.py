@@ -102,7 +102,7 @@ def _column_sizes(
             length[length == 0] = 1
             codec.add_column_energy(energy, part.values / length[:, None])
             done(part.data.nbytes)
-    return np.sqrt(energy / sum(m.shape[0] for m in matrices)).astype(np.float32)
+    return np.sqrt(energy / sum(m.row_count for m in matrices)).astype(np.float32)
 
 
 def _row_sizes(

@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from halfbyte.weights import FORMATS, WeightFormat
+from halfbyte.weights import F32, FORMATS, WeightFormat
 from halfbyte.weights.base import Preset
 
 Format = type[WeightFormat]
+_FLOATS = ("token_types.weight", ".ffn_gate_inp.weight", ".bias")  # endings of names
 
 
 @dataclass(frozen=True)
@@ -44,14 +45,19 @@ class ResolvedPreset:
         """The format of a matrix by its GGUF name, in a model with this number of layers.
 
         `tied`: the token embedding is the head as well. `pure`: embeddings and head take `format`.
+        As in llama.cpp, types of tokens, which it adds as they are, routers and biases stay F32.
         """
+        if name.endswith(_FLOATS):
+            return F32
         if pure and name in ("output.weight", "token_embd.weight", "position_embd.weight"):
             return self.format
         if name == "output.weight" or (tied and name == "token_embd.weight"):
             return self.head or self.format
         if name in ("token_embd.weight", "position_embd.weight"):
             return self.embeddings or self.format
-        part = re.fullmatch(r"blk\.(\d{1,9})\.(attn_v|attn_qkv|ffn_down)\.weight", name)
+        part = re.fullmatch(
+            r"blk\.(\d{1,9})\.(attn_v|attn_qkv|ffn_down)(?:_exps|_shexp)?\.weight", name
+        )
         if part is None:
             return self.format
         if part[2] == "attn_qkv":

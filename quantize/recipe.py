@@ -13,8 +13,6 @@ from halfbyte.quantize.presets import ALIASES, ResolvedPreset, canonical, preset
 from halfbyte.text import architectures
 from halfbyte.weights import BF16, F16, F32, FORMATS, Q8_0, Tensor, WeightFormat
 
-_FLOATS = frozenset({"token_types.weight"})
-
 
 @dataclass(frozen=True)
 class Choice:
@@ -52,10 +50,10 @@ def choose(
 ) -> list[Choice]:
     """Types of all tensors of a file, before their values are known.
 
-    Vectors stay F32, and so do types of tokens, which llama.cpp adds as they are. Matrices take the
-    preset's type; embeddings, the head and some layers may take another
-    (:class:`halfbyte.quantize.presets.ResolvedPreset`). With `exact`, matrices that have less than
-    eight bits already keep their type. Of the patterns in `keep`, the last that matches decides.
+    Vectors stay F32. Matrices take the preset's type; embeddings, the head and some layers may take
+    another (:class:`halfbyte.quantize.presets.ResolvedPreset`). With `exact`, matrices that have
+    less than eight bits already keep their type. Of the patterns in `keep`, the last that matches
+    decides.
     """
     preset = find_preset(type)
     patterns = [(pattern, _named(name)) for pattern, name in keep]
@@ -65,7 +63,7 @@ def choose(
     tied, count = "output.weight" not in file.tensors, len(layers(file))
     chosen = []
     for tensor in file.tensors.values():
-        matrix = len(tensor.shape) > 1 and tensor.name not in _FLOATS
+        matrix = len(tensor.shape) > 1
         target = preset.format_of(tensor.name, count, tied=tied, pure=pure) if matrix else F32
         if exact and is_coarse(tensor.format):
             target = tensor.format
@@ -158,7 +156,7 @@ def _bias(weight: str) -> str:
 
 
 def _fits(tensors: Mapping[str, Tensor], norm: str, reader: str) -> bool:
-    return tensors[reader].shape[1:] == tensors[norm].shape
+    return tensors[reader].shape[-1:] == tensors[norm].shape
 
 
 def hidden_pairs(file: ModelFile) -> dict[str, str]:

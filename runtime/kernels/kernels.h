@@ -182,6 +182,38 @@ BLOCKS(q6_k)
 #undef MATMUL
 #undef GATHER
 
+/* ---- linear/experts.inc ---- */
+
+/* For each row of p[n, e], the u experts with the largest scores, the largest first; of equal ones
+ * the one that comes first, NaN as -infinity. Scores are p if they are NULL. weights[n, u] = p of
+ * these, over their sum + 1e-20 if `normalize` is 1, times scale. The n u pairs of a row and an
+ * expert are sorted by expert, then by row: places[n, u] are their places, rows[n u] is the row of
+ * each place, and ends[e] is the first place after those of an expert. */
+KERNEL(route_experts, 1, 1, a->n * a->u * a->e,
+       OUT(f32, weights) OUT(i32, places) OUT(i32, rows) OUT(i32, ends) IN(f32, p) IN(f32, scores)
+       INT(n) INT(e) INT(u) INT(normalize) FLOAT(scale))
+
+/* y[n u, d] = x[rows, :]; rows outside of [0, n) give zeros */
+KERNEL(expert_rows, a->n * a->u, 1, a->d * 4,
+       OUT(f32, y) IN(f32, x) IN(i32, rows) INT(n) INT(u) INT(d))
+
+/* Products of n u rows with matrices w[e, m, k], each of `size` bytes: rows from ends[i - 1] on,
+ * before ends[i], with that of expert i, by the kernel of this number, that of matmul or matmul_int8
+ * for the format of w. The rows of the last expert end with the last row. A matrix without rows is
+ * not read. A unit is UNIT_ROWS rows of the matrix of an expert that has rows. */
+#define EXPERTS(name, cost, inputs)                                   \
+  KERNEL(name, EXPERT_UNITS(a), 1, EXPERT_COST(a) * cost,             \
+         OUT(f32, y) IN(u8, w) inputs IN(i32, ends) INT(n) INT(u) INT(e) INT(m) INT(k) \
+         INT(kernel) INT(size))
+EXPERTS(matmul_experts, 4, IN(f32, x))
+EXPERTS(matmul_experts_int8, 1, IN(f32, xd) IN(i8, xq) IN(i16, xs))
+#undef EXPERTS
+
+/* y[n, d] = sum_j weights[n, j] z[places[n, j], :] in the order of j; places outside of [0, n u) add
+ * nothing */
+KERNEL(sum_experts, a->n, 1, a->u * a->d * 4,
+       OUT(f32, y) IN(f32, z) IN(f32, weights) IN(i32, places) INT(n) INT(u) INT(d))
+
 #ifndef HB_TEXT_ONLY
 /* ---- linear/panels.inc ---- */
 

@@ -25,6 +25,7 @@ from halfbyte.formats.model_file import ModelFile
 from halfbyte.room import machine_bytes
 from halfbyte.weights import U8, Layout, Tensor
 
+_PRODUCTS = (ops.matmul_int8, ops.matmul_experts_int8)
 _SHARE = 0.5  # of the machine's memory, for a model with packed weights
 _SLICE = 4 << 20  # bytes packed before the file's pages are given back
 
@@ -42,9 +43,9 @@ def to_pack(program: Program, weights: str = "auto") -> list[Buffer]:
     """
     others: set[Buffer] = set()
     for instruction in program.instructions:
-        if instruction.operator not in (ops.matmul_int8, ops.gather):
+        if instruction.operator not in (*_PRODUCTS, ops.gather):
             others.update(instruction.inputs)
-    multiplied = {i.operands["w"] for i in program.instructions if i.operator is ops.matmul_int8}
+    multiplied = {i.operands["w"] for i in program.instructions if i.operator in _PRODUCTS}
     matrices = [b for b in program.buffers if b in multiplied and b not in others and _packable(b)]
     if weights == "packed" or (weights == "auto" and (_in_place(matrices) or has_room(program))):
         return matrices
@@ -61,12 +62,11 @@ def has_room(program: Program) -> bool:
 
 
 def _packable(buffer: Buffer) -> bool:
-    return (
-        buffer.kind is Kind.WEIGHT
-        and isinstance(buffer.value, Tensor)
-        and (layout := buffer.value.format.packed) is not None
-        and buffer.value.shape[0] >= layout.GROUP
-    )
+    """Whether a matrix has a whole group of rows; matrices of a stack may not share a group."""
+    if buffer.kind is not Kind.WEIGHT or not isinstance(buffer.value, Tensor):
+        return False
+    layout, (*stacked, rows, _) = buffer.value.format.packed, buffer.value.shape
+    return layout is not None and rows >= layout.GROUP and not (stacked and rows % layout.GROUP)
 
 
 def pack(program: Program, buffers: Iterable[Buffer], file: ModelFile, threads: int) -> Program:
@@ -149,7 +149,7 @@ def _pack_slices(
     kernels: Kernels, tensor: Tensor, layout: type[Layout], source: U8, data: U8, scratch: U8
 ) -> Iterator[None]:
     """Pack a tensor's bytes into `data`, which may be `source`; yields after each slice."""
-    rows, columns = tensor.shape
+    rows, columns = tensor.row_count, tensor.columns
     size = layout.row_bytes(columns)
     step = max(_SLICE // size // layout.GROUP, 1) * layout.GROUP
     for first in range(0, rows, step):

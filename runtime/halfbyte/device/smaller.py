@@ -39,7 +39,7 @@ def _in_type(file: ModelFile, preset: str) -> ModelFile:
     wanted, tied = presets()[preset], "output.weight" not in file.tensors
     tensors = dict(file.tensors)
     for name, tensor in file.tensors.items():
-        if len(tensor.shape) == 2:
+        if len(tensor.shape) > 1:
             format_ = fitting(wanted.format_of(name, layers, tied=tied), tensor.columns)
             size = tensor.row_count * format_.row_bytes(tensor.columns)
             # zeros that are never accessed take no memory

@@ -91,6 +91,12 @@ class Tensor:
             f"{self.name}[{first}:{end}]", self.format, (end - first, self.columns), data, self
         )
 
+    def matrix(self, index: int) -> Tensor:
+        """One of the matrices [m, k] that a tensor [e, m, k] stacks: a view."""
+        size = self.nbytes // self.shape[0]
+        data = self.data[index * size : (index + 1) * size]
+        return Tensor(f"{self.name}[{index}]", self.format, self.shape[1:], data, self)
+
     @property
     def owned(self) -> bool:
         """Whether the bytes are this process's own, so that `release` can give them away.

@@ -385,12 +385,12 @@ def _elementwise() -> Iterator[Case]:
 
 def all_cases() -> list[Case]:
     """Every case of every operator."""
-    from tests.core.ops import cases_encoder, cases_rotated  # which take from here
+    from tests.core.ops import cases_encoder, cases_experts, cases_rotated  # which take from here
 
     families = (
         _matmul, _matmul_int8, _extremes, _tables, _quantize, _norms, _rotary, _attention,
         _attention_q8_0, _elementwise, _fused, *cases_graphs.FAMILIES,
         *cases_conv.FAMILIES,
-        *cases_encoder.FAMILIES, *cases_rotated.FAMILIES,
+        *cases_encoder.FAMILIES, *cases_experts.FAMILIES, *cases_rotated.FAMILIES,
     )  # fmt: skip
     return [case for family in families for case in family()]

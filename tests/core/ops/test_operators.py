@@ -226,8 +226,9 @@ def test_a_value_spoils_no_earlier_row(compiled_backends: list[str]) -> None:
 
 
 @pytest.mark.parametrize("name", [
-    "matmul", "matmul_int8", "matmul_rotated", "matmul_widened", "matmul_quantized",
-    "quantize_tensor", "tensor_range", "rms_norm", "group_query_attention", "add", "mul",
+    "matmul", "matmul_int8", "matmul_experts", "matmul_experts_int8", "matmul_rotated",
+    "matmul_widened", "matmul_quantized", "quantize_tensor", "tensor_range", "rms_norm",
+    "group_query_attention", "add", "mul",
 ])  # fmt: skip
 def test_results_do_not_depend_on_threads(name: str, native_backends: list[str]) -> None:
     cases = [c for c in CASES if c.operator.name == name]
@@ -271,6 +272,9 @@ def test_lists_agree(native_backends: list[str]) -> None:
         kernel = library().kernels[case.operator.kernel(instruction)]
         reached.add(kernel.name)
         values = {**instruction.attributes, **instruction.dims}
+        if (called := case.operator.called(instruction)) is not None:
+            assert called[0] in library().kernels
+            values |= dict.fromkeys(("kernel", "size"))
         for field in kernel.fields:
             if field.kind not in ("in", "out"):
                 assert field.name in values, kernel.name

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from halfbyte.core.backends.libraries import instruction_sets, library_for
 from halfbyte.core.backends.libraries import library as package_library
-from halfbyte.core.backends.library import INSTRUCTION, PATCH, SLOTS, Library
+from halfbyte.core.backends.library import INSTRUCTION, PATCH, SLOTS, Kernel, Library
 from halfbyte.core.backends.memory import allocate, at_sizes, in_numpy, operand
 from halfbyte.core.backends.single import WORD, SingleKernels, float_slot
 from halfbyte.core.backends.threads import new_pool, run_with
@@ -284,13 +284,13 @@ class NativeExecutable:
     ) -> None:
         """Fill in the code of an instruction; named sizes become patches."""
         instruction.operator.check(instruction)  # passes may have changed its buffers
-        name = instruction.operator.kernel(instruction)
-        kernel = self._library.kernels.get(name)
-        if kernel is None or len(kernel.fields) > SLOTS:
-            raise ProgramError(f"{self.program.name}: no kernel '{name}' in the library")
+        kernel = self._kernel(instruction.operator.kernel(instruction))
         code["kernel"] = kernel.index
         operands = instruction.operands
         values = {**instruction.attributes, **instruction.dims}
+        if (called := instruction.operator.called(instruction)) is not None:
+            name, size = called
+            values |= {"kernel": self._kernel(name).index, "size": size}
         for slot, field in enumerate(kernel.fields):
             if field.kind in ("in", "out"):
                 buffer = operands.get(field.name)  # optional operands may be missing
@@ -303,3 +303,10 @@ class NativeExecutable:
                 code["slot"][slot] = maximum(value) & WORD
                 if isinstance(value, Size):
                     patches.append((number, slot, registers[value.name]))
+
+    def _kernel(self, name: str) -> Kernel:
+        """The library's kernel of this name."""
+        kernel = self._library.kernels.get(name)
+        if kernel is None or len(kernel.fields) > SLOTS:
+            raise ProgramError(f"{self.program.name}: no kernel '{name}' in the library")
+        return kernel

@@ -21,6 +21,13 @@ from halfbyte.core.ops.conv import (
     pack_quantized,
 )
 from halfbyte.core.ops.elementwise import binary, cast, unary
+from halfbyte.core.ops.experts import (
+    expert_rows,
+    matmul_experts,
+    matmul_experts_int8,
+    route_experts,
+    sum_experts,
+)
 from halfbyte.core.ops.full_attention import (
     attention,
     attention_int8,
@@ -94,6 +101,7 @@ __all__ = [
     "conv2d_quantized",
     "dequantize_linear",
     "dynamic_quantize",
+    "expert_rows",
     "gather",
     "gelu",
     "gelu_hadamard_quantize",
@@ -107,6 +115,8 @@ __all__ = [
     "layer_norm_quantize",
     "matmul",
     "matmul_batched",
+    "matmul_experts",
+    "matmul_experts_int8",
     "matmul_int8",
     "matmul_panels",
     "matmul_quantized",
@@ -129,8 +139,10 @@ __all__ = [
     "rms_norm_quantize",
     "rotary_cache_write_keys",
     "rotary_embedding",
+    "route_experts",
     "silu",
     "softmax",
+    "sum_experts",
     "swiglu",
     "swiglu_quantize",
     "tensor_range",

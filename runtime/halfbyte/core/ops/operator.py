@@ -81,6 +81,9 @@ class Operator:
         A measured operator with the same speed.
     parts : tuple of Operator
         The operators that it fuses.
+    calls : Operator or None
+        The operator whose kernel, for the format of `w`, its own kernel calls with each of the
+        matrices stacked in `w`; it takes that kernel's number and a matrix's bytes, `size`.
     host : bool
         There is no kernel: every backend runs the meaning, in NumPy.
     fills : bool
@@ -106,6 +109,7 @@ class Operator:
     kind: Callable[[Mapping[str, Any]], str] | None = None
     like: str = ""
     parts: tuple[Operator, ...] = ()
+    calls: Operator | None = None
     host: bool = False
     fills: bool = False
     holds: tuple[npt.NDArray[Any], ...] = ()
@@ -216,7 +220,14 @@ class Operator:
         operands = instruction.operands
         pairs = ((o, operands[o.name]) for o in self.inputs if o.name in operands)
         open_types = dict.fromkeys(b.dtype for operand, b in pairs if operand.dtype == "*")
-        return "_".join((name, *open_types))
+        return "_".join((name, *(open_types if self.calls is None else ())))
+
+    def called(self, instruction: Instruction) -> tuple[str, int] | None:
+        """The kernel that an instruction's own kernel calls, and the bytes of a matrix for it."""
+        if self.calls is None:
+            return None
+        w = instruction.operands["w"]
+        return f"{self.calls.name}_{w.dtype}", w.nbytes // maximum(w.shape[0])
 
 
 def _known(instruction: Instruction) -> dict[str, Any]:

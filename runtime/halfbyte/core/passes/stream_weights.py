@@ -3,6 +3,9 @@
 Products take their matrices from windows, memory that is planned like scratch buffers, so that only
 two lots of weights, a few megabytes each, are resident. A large matrix is multiplied in slices of
 its rows. Results are the same to the bit, since no output depends on two rows.
+
+Which matrices of experts a run reads is known only within it, so these stay mapped: the system
+reads the pages of those that are chosen, and may drop them.
 """
 
 from __future__ import annotations
@@ -54,9 +57,11 @@ _READ = "read_weights"
 
 
 def _matrix(instruction: Instruction) -> Tensor | None:
-    """The tensor that a product or an embedding takes from the file."""
+    """The matrix that a product or an embedding takes from the file."""
     buffer = instruction.operands.get("w")
-    return buffer.value if buffer is not None and isinstance(buffer.value, Tensor) else None
+    if buffer is None or not isinstance(buffer.value, Tensor) or len(buffer.shape) > 2:
+        return None
+    return buffer.value
 
 
 def _gather(instruction: Instruction, weight: Tensor, reader: Reader) -> Instruction:
