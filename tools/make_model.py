@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import string
 import sys
 import time
@@ -47,6 +48,8 @@ class Shape:
     architecture: str = "llama"
     width: int = 0  # of a head, unless it is dim / heads
     window: int = 0  # of the layers that have a window
+    experts: int = 0  # of a layer, in place of one feed-forward part
+    used: int = 0  # experts that run for a token
 
     @property
     def head_dim(self) -> int:
@@ -63,6 +66,8 @@ SHAPES = {
     "gemma3-1b": Shape(1152, 26, 4, 1, 6912, 262144, 32768, 1_000_000.0, "gemma3", 256, 512),
     "phi3-mini": Shape(3072, 32, 32, 32, 8192, 32064, 4096, 10_000.0, "phi3", window=2047),
     "gpt2": Shape(768, 12, 12, 12, 3072, 50257, 1024, 10_000.0, "gpt2"),
+    # three of OLMoE's layers
+    "7-of-64": Shape(2048, 3, 16, 16, 1024, 2048, 4096, 10_000.0, "olmoe", experts=64, used=7),
     "small": Shape(384, 4, 6, 2, 1024, 2048, 1024, 10_000.0),
     "tiny": Shape(64, 3, 4, 2, 160, 512, 256, 10_000.0),
     "tiny-256": Shape(256, 8, 4, 2, 512, 512, 256, 10_000.0),
@@ -110,8 +115,8 @@ class _Progress:
 def _tensors(shape: Shape, preset: ResolvedPreset) -> Iterator[TensorInfo]:
     for name, size in _names(shape):
         weight_format = F32
-        if len(size) == 2:
-            weight_format = fitting(preset.format_of(name, shape.layers, tied=True), size[1])
+        if len(size) > 1:
+            weight_format = fitting(preset.format_of(name, shape.layers, tied=True), size[-1])
         yield TensorInfo(name, weight_format, size)
 
 
@@ -133,6 +138,8 @@ def _layer(shape: Shape) -> Iterator[tuple[str, tuple[int, ...]]]:
     norms = {"attn_norm": dim, "ffn_norm": dim}
     if of in ("qwen3", "gemma3"):
         norms |= {"attn_q_norm": shape.head_dim, "attn_k_norm": shape.head_dim}
+    if of == "olmoe":
+        norms |= {"attn_q_norm": width, "attn_k_norm": kv}
     if of == "gemma3":
         norms |= {"post_attention_norm": dim, "post_ffw_norm": dim}
     products = {"attn_q": (width, dim), "attn_k": (kv, dim), "attn_v": (kv, dim)}
@@ -142,6 +149,10 @@ def _layer(shape: Shape) -> Iterator[tuple[str, tuple[int, ...]]]:
     if of not in ("phi3", "gpt2"):
         products["ffn_gate"] = (ffn, dim)
     products |= {"ffn_up": (2 * ffn if of == "phi3" else ffn, dim), "ffn_down": (dim, ffn)}
+    if shape.experts:
+        for name in ("ffn_gate", "ffn_up", "ffn_down"):
+            products[f"{name}_exps"] = (shape.experts, *products.pop(name))
+        products["ffn_gate_inp"] = (shape.experts, dim)
     biases = {"qwen2": ("attn_q", "attn_k", "attn_v"), "gpt2": (*norms, *products)}
     for name, size in ({k: (v,) for k, v in norms.items()} | products).items():
         yield f"{name}.weight", size
@@ -154,7 +165,7 @@ def _write_tensor(writer: GGUFWriter, info: TensorInfo, rng: np.random.Generator
         value = np.float32(info.name.endswith(".weight"))
         writer.write(info.format.encode(np.full((1, info.shape[0]), value)))
         return
-    rows, columns = info.shape
+    rows, columns = math.prod(info.shape[:-1]), info.shape[-1]
     step = max(1, _SLICE // columns)
     for first in range(0, rows, step):
         values = rng.standard_normal((min(step, rows - first), columns), np.float32)
@@ -199,6 +210,9 @@ def _sizes(shape: Shape) -> dict[str, MetadataValue]:
     if shape.width:
         lengths = ("attention.key_length", "attention.value_length")
         sizes |= dict.fromkeys(lengths, np.uint32(shape.width))
+    if shape.experts:
+        sizes["expert_count"] = np.uint32(shape.experts)
+        sizes["expert_used_count"] = np.uint32(shape.used)
     if shape.window:
         sizes["attention.sliding_window"] = np.uint32(shape.window)
     if shape.architecture == "phi3":  # llama.cpp requires it

@@ -66,7 +66,10 @@ def test_shapes_are_those_of_the_models(tool: ModuleType) -> None:
     assert parameters("phi3-mini") + 32064 * 3072 == 3_821_079_552
 
 
-@pytest.mark.parametrize("name", ["qwen2-0.5b", "qwen3-0.6b", "gemma3-1b", "phi3-mini", "gpt2"])
+OTHERS = ["qwen2-0.5b", "qwen3-0.6b", "gemma3-1b", "phi3-mini", "gpt2", "7-of-64"]
+
+
+@pytest.mark.parametrize("name", OTHERS)
 def test_other_architectures_run(
     name: str, tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -96,24 +96,46 @@ def permuted(tensor: Tensor, name: str, axes: tuple[int, ...]) -> Tensor:
 
 
 def reordered(tensor: Tensor, name: str, order: npt.NDArray[np.integer[Any]]) -> Tensor:
-    """The tensor's rows `order[0]`, `order[1]`, ...; a slice of `order` should span few rows."""
+    """The tensor's rows `order[0]`, `order[1]`, ...; a slice of `order` should span few rows.
+
+    Rows of all matrices are counted; `order` [..., rows] has the shape of the result.
+    """
+    flat = order.reshape(-1)
 
     def make(first: int, count: int) -> U8:
-        part = order[first : first + count]
+        part = flat[first : first + count]
         low, high = int(part.min()), int(part.max())
         rows: U8 = tensor.take(low, high + 1 - low)[part - low]
         return rows
 
-    return DerivedTensor(name, tensor.format, (len(order), *tensor.shape[1:]), make)
+    return DerivedTensor(name, tensor.format, (*order.shape, tensor.columns), make)
+
+
+def stacked(tensors: Sequence[Tensor], name: str) -> Tensor:
+    """Matrices of one shape and format as one tensor [matrices, rows, columns]."""
+    first_tensor = tensors[0]
+    each = first_tensor.row_count
+
+    def make(first: int, count: int) -> U8:
+        parts = []
+        for number in range(first // each, -(-(first + count) // each)):
+            start = max(first - number * each, 0)
+            parts.append(
+                tensors[number].take(start, min(first + count - number * each, each) - start)
+            )
+        return np.concatenate(parts)
+
+    shape = (len(tensors), *first_tensor.shape)
+    return DerivedTensor(name, first_tensor.format, shape, make)
 
 
 def widened(tensor: Tensor, name: str, function: Callable[[F32Array], F32Array]) -> Tensor:
-    """`function` of a vector, in F32."""
+    """`function` of a vector, or of a matrix of one row, as a vector in F32."""
 
     def make(first: int, count: int) -> U8:
         return F32.encode(function(tensor.decode())[None])[first : first + count]
 
-    return DerivedTensor(name, F32, tensor.shape, make)
+    return DerivedTensor(name, F32, (tensor.columns,), make)
 
 
 def aligned(tensor: Tensor, name: str) -> Tensor:

@@ -269,6 +269,44 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "alibi": False,
         "max_position_embeddings": CONTEXT,
     },
+    "mixtral": {
+        "model_type": "mixtral",
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "sliding_window": None,
+    },
+    "qwen2_moe": {
+        "model_type": "qwen2_moe",
+        "num_experts": 6,
+        "num_experts_per_tok": 3,
+        "moe_intermediate_size": 32,
+        "shared_expert_intermediate_size": 64,
+    },
+    "qwen3_moe": {
+        "model_type": "qwen3_moe",
+        "head_dim": 12,
+        "num_experts": 5,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 32,
+        "norm_topk_prob": True,
+    },
+    "olmoe": {"model_type": "olmoe", "num_experts": 8, "num_experts_per_tok": 3},
+    "granitemoe": {
+        "model_type": "granitemoe",
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "embedding_multiplier": 6.0,
+        "residual_multiplier": 0.25,
+        "attention_multiplier": 0.3,
+        "logits_scaling": 4.0,
+    },
+    "granitemoeshared": {
+        "model_type": "granitemoeshared",
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "shared_intermediate_size": 32,
+        "num_hidden_layers": 2,
+    },
     "falcon-groups": {
         "model_type": "falcon",
         "hidden_size": 32,
@@ -282,5 +320,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
 }
 
 # Run on every table of kernels; the others, which have the same operators, on two backends
-EVERYWHERE = [*itertools.takewhile(lambda name: name != "smollm3", CONFIGS), "gemma2", "bloom-six"]
+EVERYWHERE = [
+    *itertools.takewhile(lambda name: name != "smollm3", CONFIGS), "gemma2", "bloom-six", "mixtral",
+]  # fmt: skip
 OTHERS = [name for name in CONFIGS if name not in EVERYWHERE]

@@ -21,7 +21,9 @@ from tests.formats.files import VOCABULARY, tensor, tokenizer_metadata
 from tests.text.architectures.configs import CONFIGS, CONTEXT, OLD, OLD_SIZES, SIZES
 
 from halfbyte.formats import MetadataValue
+from halfbyte.formats.huggingface.experts import with_stacks
 from halfbyte.formats.huggingface.names import naming
+from halfbyte.formats.huggingface.shapes import Shapes
 from halfbyte.quantize.gguf_writer import write_gguf
 from halfbyte.text import architectures
 
@@ -75,6 +77,9 @@ def write(
         renamed = names.rename(source)
         if renamed:
             tensors[renamed[0]] = renamed[1].apply(values(f"{name}/{source}", tuple(shape)))
+    files = {n: tensor(n, v) for n, v in tensors.items()}
+    stacks = with_stacks(name, files, Shapes(names.metadata, names.shapes))
+    tensors = {n: t.decode() for n, t in stacks.items()}
     if architecture:
         old = f"{metadata['general.architecture']}."
         metadata = {k.replace(old, f"{architecture}."): v for k, v in metadata.items()}

@@ -12,6 +12,7 @@ from tests.formats.torch_files import write_legacy, write_zip
 from tests.text.architectures import configs, models
 
 import halfbyte
+from halfbyte.errors import FormatError
 from halfbyte.quantize import quantize_file
 from halfbyte.text.opening import open_model
 
@@ -72,3 +73,54 @@ def test_tensors_are_those_of_the_gguf_file(name: str, tmp_path: Path) -> None:
     one, other = open_model(tmp_path / "a.gguf"), open_model(tmp_path / "b.gguf")
     for key, tensor in one.tensors.items():
         np.testing.assert_array_equal(tensor.data, other.tensors[key].data)
+
+
+# Names in folders of the hub, which have matrices for each expert: gate, up, down; `transformers`
+# stacks them, under the names in goldens.
+EXPERTS = {
+    "mixtral": ("block_sparse_moe.experts", "w1", "w3", "w2"),
+    **dict.fromkeys(
+        ("qwen2_moe", "qwen3_moe", "olmoe"), ("mlp.experts", "gate_proj", "up_proj", "down_proj")
+    ),
+}
+
+
+def write_experts(folder: Path, name: str, without: str = "") -> Path:
+    """Write a folder with matrices for each expert, but for the one named `without`."""
+    write(folder, name, "model.safetensors")
+    where, gate, up, down = EXPERTS[name]
+    tensors = {}
+    for key, shape in models.read_golden(name)[0].items():
+        value = models.values(f"{name}/{key}", tuple(shape))
+        layer = key.partition("mlp.")[0]
+        if not key.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            tensors[key.replace("mlp.gate.", where.replace("experts", "gate."))] = value
+            continue
+        for number, matrix in enumerate(value):
+            parts = {down: matrix}
+            if key.endswith("gate_up_proj"):
+                parts = dict(zip((gate, up), np.split(matrix, 2), strict=True))
+            tensors |= {f"{layer}{where}.{number}.{n}.weight": m for n, m in parts.items()}
+    tensors.pop(without, None)
+    write_safetensors(folder / "model.safetensors", tensors)
+    return folder
+
+
+@pytest.mark.parametrize("name", EXPERTS)
+def test_matrices_of_each_expert_are_stacked(name: str, tmp_path: Path) -> None:
+    file = open_model(write_experts(tmp_path / "each", name))
+    whole = open_model(write(tmp_path / "whole", name, "model.safetensors"))
+    assert file.tensors.keys() == whole.tensors.keys()
+    for key, tensor in whole.tensors.items():
+        np.testing.assert_array_equal(file.tensors[key].decode(), tensor.decode())
+        assert file.tensors[key].shape == tensor.shape
+        if len(tensor.shape) > 2:  # rows of several experts
+            np.testing.assert_array_equal(file.tensors[key].take(5, 70), tensor.take(5, 70))
+
+
+def test_a_missing_expert_is_named(tmp_path: Path) -> None:
+    lost = "model.layers.1.block_sparse_moe.experts.2.w3.weight"
+    folder = write_experts(tmp_path / "m", "mixtral", without=lost)
+    expected = r"'blk.1.ffn_up_exps.weight': expected 4 experts, expert 2 is missing"
+    with pytest.raises(FormatError, match=expected):
+        open_model(folder)

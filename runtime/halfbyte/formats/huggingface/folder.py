@@ -22,12 +22,13 @@ from halfbyte.formats.checkpoints.shards import (
 )
 from halfbyte.formats.derived import aligned, permuted, reordered, widened
 from halfbyte.formats.huggingface.config import Keys
+from halfbyte.formats.huggingface.experts import with_stacks
 from halfbyte.formats.huggingface.names import Naming, Translators, naming
 from halfbyte.formats.huggingface.quantized import with_plain_weights
 from halfbyte.formats.huggingface.sentence_transformers import embedding_metadata
 from halfbyte.formats.huggingface.shapes import Shapes, check_layers
 from halfbyte.formats.huggingface.tokenizer import tokenizer_metadata
-from halfbyte.formats.huggingface.transforms import SAME, TRANSPOSED, Transform
+from halfbyte.formats.huggingface.transforms import FLATTENED, SAME, TRANSPOSED, Transform
 from halfbyte.formats.json_file import read_json
 from halfbyte.formats.mapped import Pages
 from halfbyte.formats.model_file import MetadataValue, ModelFile
@@ -128,6 +129,7 @@ def model_tensors(where: str, names: Naming, weights: Checkpoint) -> dict[str, T
             tensors[new] = _converted(new, tensor, transform)
         except FormatError as error:  # the rows are not whole heads
             raise FormatError(f"{where}: tensor {name!r}: {error}") from None
+    tensors = with_stacks(where, tensors, shapes)
     for new, values in names.tensors.items():
         tensors[new] = Tensor(new, F32, values.shape, F32.encode(values))
     norm = ["output_norm.weight"] if "output_norm" in names.names.values() else []
@@ -149,7 +151,7 @@ def _place(name: str) -> tuple[int, str]:
 
 def _converted(name: str, tensor: Tensor, transform: Transform) -> Tensor:
     """The tensor as in GGUF: vectors are F32, matrices keep their type."""
-    if len(tensor.shape) == 1:
+    if len(tensor.shape) == 1 or transform is FLATTENED:
         return widened(tensor, name, transform.apply)
     if transform is SAME:
         return aligned(tensor, name)

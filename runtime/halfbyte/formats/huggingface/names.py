@@ -64,28 +64,31 @@ class Naming:
     def rename(self, name: str) -> tuple[str, Transform] | None:
         """GGUF's name of a tensor and its transform; None for a tensor that is not a weight.
 
+        That of one expert's matrix ends with its number: see `formats.huggingface.experts`.
+
         Raises
         ------
         UnsupportedError
             A tensor that this kind of model does not have.
         """
-        plain = _OPTIONAL.sub("", name)
+        plain = _BARE.sub(r"\1.weight", _OPTIONAL.sub("", name))
         if _DROPPED.search(plain) or (self.tied and plain == "lm_head.weight"):
             return None
         if self.dropped and plain.startswith(self.dropped):
             return None
         match = _LAYER.fullmatch(plain) or _OUTER.fullmatch(plain)
         layer = match is not None and "layer" in match.groupdict()
-        part = match and self.names.get(match["part"])
-        if match is not None and layer:
-            part = self.layer_names.get(match["part"], part)
+        found, number = _without_number(match["part"]) if match else ("", "")
+        part = self.names.get(found)
+        if layer:
+            part = self.layer_names.get(found, part)
         if match is None or part is None:
             raise UnsupportedError(
                 f"{self.where}: tensor {name[:80]!r}: model_type {self.kind!r} has no such tensor"
             )
         kind = f"{part}.{_KINDS.get(match['kind'], match['kind'])}"
         prefix = f"blk.{int(match['layer'])}." if layer else ""
-        return prefix + kind, self.transforms.get(kind, SAME)
+        return prefix + kind + number, self.transforms.get(kind, SAME)
 
 
 # "model." and "transformer." are missing if the model was saved without its head; a text model
@@ -99,12 +102,20 @@ _LAYER = re.compile(
     r"(?P<kind>weight|bias|gamma|beta)"
 )
 _OUTER = re.compile(r"(?P<part>[\w.]+)\.(?P<kind>weight|bias|gamma|beta)")
+_EXPERT = re.compile(r"(.*experts)\.(\d{1,4})\.(\w+)")  # with matrices of its own
+_BARE = re.compile(r"(experts\.(?:gate_up|down)_proj)$")  # stacked, which have no ".weight"
 _KINDS = {"gamma": "weight", "beta": "bias"}  # of norms, in files of TensorFlow's time
 # Tables and masks saved by old versions; parts of a model that are not for text
 _DROPPED = re.compile(
     r"rotary_emb\.inv_freq$|^(position|token_type)_ids$|^h\.\d{1,4}\.attn\.(masked_)?bias$"
     r"|^(vision_tower|multi_modal_projector)\."
 )
+
+
+def _without_number(part: str) -> tuple[str, str]:
+    """A part's name without the number of an expert, and that number in brackets."""
+    match = _EXPERT.fullmatch(part)
+    return (f"{match[1]}.{match[3]}", f"[{int(match[2])}]") if match else (part, "")
 
 
 class Translation:

@@ -47,11 +47,17 @@ class Shapes:
         self._norm = (dim,)
 
     def __getitem__(self, name: str) -> Shape:
-        """The shape of ``blk.3.attn_q.weight``; every norm has the model's width."""
+        """The shape of ``blk.3.attn_q.weight``; every norm has the model's width.
+
+        ``blk.3.ffn_up_exps.weight[5]`` is one of the matrices of ``blk.3.ffn_up_exps.weight``.
+        """
         match = _LAYER.fullmatch(name)
         part, _, kind = (match[2] if match else name).rpartition(".")
         if part in self._matrices:
-            return self._matrices[part] if kind == "weight" else self._matrices[part][:1]
+            shape = self._matrices[part]
+            if kind.endswith("]"):
+                return shape[1:]
+            return shape if kind == "weight" else shape[:-1]
         return self._norms.get(part, self._norm)
 
 

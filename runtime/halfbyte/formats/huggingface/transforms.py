@@ -31,6 +31,7 @@ class Transform:
 
 SAME = Transform("as it is", lambda x: x)
 TRANSPOSED = Transform("transposed", lambda x: np.ascontiguousarray(x.T))
+FLATTENED = Transform("as a vector", lambda x: x.reshape(-1))
 PLUS_ONE = Transform("plus one", lambda x: x + np.float32(1), moves=False)
 
 

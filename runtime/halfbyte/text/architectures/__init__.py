@@ -34,10 +34,13 @@ if TYPE_CHECKING:
 # of a norm, or the rows of a matrix, and the matrices whose columns they multiply.
 CHANNELS: Mapping[str, tuple[str, ...]] = {
     "attn_norm": ("attn_q", "attn_k", "attn_v", "attn_qkv"),
-    "ffn_norm": ("ffn_gate", "ffn_up"),
+    "ffn_norm": (
+        "ffn_gate", "ffn_up", "ffn_gate_inp", "ffn_gate_exps", "ffn_up_exps",
+        "ffn_gate_inp_shexp", "ffn_gate_shexp", "ffn_up_shexp",
+    ),
     "output_norm": ("output",),
     "ffn_up": ("ffn_down",),
-}
+}  # fmt: skip
 
 
 class Config(Protocol):

@@ -15,8 +15,9 @@ from halfbyte.core import ops
 from halfbyte.core.buffer import Buffer, maximum
 from halfbyte.core.program import Program, capture
 from halfbyte.formats.model_file import ModelFile
-from halfbyte.text.architectures import CHANNELS, _decoder
+from halfbyte.text.architectures import CHANNELS, _decoder, _experts
 from halfbyte.text.architectures._decoder import Decoder, Rope, RotaryConfig
+from halfbyte.text.architectures._experts import Experts
 from halfbyte.text.architectures._keys import Keys
 
 TABLES = frozenset({"rope_freqs.weight"})
@@ -89,6 +90,7 @@ class Config(RotaryConfig):
     local_base: float = 0.0  # of rotation in layers with a window, without scaling
     rotates: tuple[bool, ...] = ()  # which layers rotate; empty for all
     parallel: bool | None = None  # in place of the block's
+    experts: Experts | None = None  # in place of one feed-forward part
 
 
 def read_config(
@@ -175,7 +177,7 @@ class _Model(Decoder):
         else:
             x = ops.add(x, attended)
             h = self.norm_of(x, name + block.ffn_norm) if block.before else x
-        y = self._fed_forward(h, name)
+        y = self._fed_forward(h, name, number)
         if block.after:
             y = self.norm_of(y, name + "post_ffw_norm")
         sums: Buffer = ops.add(x, self.scaled(y, c.residual_scale))
@@ -249,20 +251,33 @@ class _Model(Decoder):
             return self.norm(x, name)
         return self.norm(x, name, heads=maximum(x.shape[1]) // self.c.head_dim)
 
-    def _fed_forward(self, x: Buffer, name: str) -> Buffer:
-        hidden = self.c.hidden
+    def _fed_forward(self, x: Buffer, name: str, number: int) -> Buffer:
+        experts = self.c.experts
+        if experts is None or number < experts.dense:
+            return self._through(x, name, self.c.hidden)
+        y = _experts.mixture(self, x, name, experts, self._activated)
+        if not experts.shared:
+            return y
+        shared = self._through(x, name, experts.shared, "_shexp")
+        if self.has(f"{name}ffn_gate_inp_shexp.weight"):
+            shared = _experts.gated(self, x, shared, f"{name}ffn_gate_inp_shexp.weight")
+        sums: Buffer = ops.add(y, shared)
+        return sums
+
+    def _through(self, x: Buffer, name: str, hidden: int, suffix: str = "") -> Buffer:
+        """x through `up`, an activation and `down`."""
         if not self.block.gated:
-            y = self._activated(self.linear(x, name + "ffn_up", hidden, bias=None))
+            y = self._activated(self.linear(x, f"{name}ffn_up{suffix}", hidden, bias=None))
         else:
-            if self.has(f"{name}ffn_gate.weight"):
+            if suffix or self.has(f"{name}ffn_gate.weight"):
                 gate, up = (
-                    self.linear(x, f"{name}ffn_{part}", hidden, bias=None)
+                    self.linear(x, f"{name}ffn_{part}{suffix}", hidden, bias=None)
                     for part in ("gate", "up")
                 )
             else:
                 gate, up = self.fused(x, name + "ffn_up", (hidden, hidden), bias=None)
             y = ops.mul(self._activated(gate), up)
-        return self.linear(y, name + "ffn_down", self.c.dim, bias=None)
+        return self.linear(y, f"{name}ffn_down{suffix}", self.c.dim, bias=None)
 
     def _activated(self, x: Buffer) -> Buffer:
         kind = self.block.activation

@@ -15,7 +15,7 @@ from halfbyte.formats import metadata
 from halfbyte.formats.model_file import ModelFile
 
 # Further keys of llama.cpp's, with the values that describe the models built here. PASSED are those
-# that change no result: there are no experts, no YaRN and, in language models, no pooling here.
+# that change no result without experts, YaRN and, in language models, pooling.
 _OTHERS: dict[str, object] = {
     "vocab_size": metadata.ANY,  # the embedding has it
     "tensor_data_layout": metadata.ANY,
@@ -62,7 +62,10 @@ _OTHERS: dict[str, object] = {
 def passed_over(file: ModelFile, *, encodes: bool = False) -> list[str]:
     """Notes on the model's metadata that changes no result; pooling does where it `encodes`."""
     prefix = metadata.text(file, "general.architecture") + "."
-    keys = (key for key in file.metadata if key.startswith(prefix))
+    keys = [key for key in file.metadata if key.startswith(prefix)]
+    experts: Any = file.metadata.get(f"{prefix}expert_count", 0)
+    if np.any(experts):
+        keys = [key for key in keys if not key.startswith(f"{prefix}expert_")]
     return [
         f"metadata {key!r}: passed over: it changes no result"
         for key in keys

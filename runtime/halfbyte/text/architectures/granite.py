@@ -23,10 +23,10 @@ BLOCK = Block(interleaved=True)
 build = partial(_block.build, BLOCK)
 
 
-def translate(config: Translation) -> None:
+def translate(config: Translation, architecture: str = "granite") -> None:
     """Translate a config.json into GGUF's terms."""
     config.keys.expect("hidden_act", "silu")
-    config.decoder("granite")
+    config.decoder(architecture)
     config.rope()
     translate_scales(config)
 

@@ -1,27 +1,27 @@
 """Llama: RMSNorm, rotary positions, grouped-query attention, SwiGLU; tied or untied head.
 
-Llama 3 divides its frequencies by ``rope_freqs.weight``. Biases and windows are optional. SmolLM,
-TinyLlama and, in llama.cpp's files, Mistral are of this architecture.
+Llama 3 divides its frequencies by ``rope_freqs.weight``. Biases, windows and experts are optional.
+SmolLM, TinyLlama and, in llama.cpp's files, Mistral and Mixtral are of this architecture.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from halfbyte.core import ops
-from halfbyte.core.buffer import Buffer
-from halfbyte.core.program import Program, capture
 from halfbyte.formats.model_file import ModelFile
-from halfbyte.text.architectures import CHANNELS, _decoder
-from halfbyte.text.architectures._decoder import Decoder, RotaryConfig
+from halfbyte.text.architectures import CHANNELS, _block, _experts
+from halfbyte.text.architectures._block import Block, Config
 from halfbyte.text.architectures._keys import Keys
 
 if TYPE_CHECKING:
     from halfbyte.formats.huggingface.names import Translation
 
-TABLES = frozenset({"rope_freqs.weight"})
+TABLES = _block.TABLES
 EQUALIZED = CHANNELS
-MODEL_TYPES = ("llama", "helium")
+MODEL_TYPES = ("llama", "helium", "mixtral")
+BLOCK = Block(interleaved=True)
+build = partial(_block.build, BLOCK)
 NAMES = {
     "embed_tokens": "token_embd",
     "norm": "output_norm",
@@ -36,6 +36,12 @@ NAMES = {
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
 }
+_MIXTRAL = _experts.NAMES | {
+    "block_sparse_moe.gate": "ffn_gate_inp",
+    "block_sparse_moe.experts.w1": "ffn_gate_exps",
+    "block_sparse_moe.experts.w2": "ffn_down_exps",
+    "block_sparse_moe.experts.w3": "ffn_up_exps",
+}
 
 
 def translate(config: Translation) -> None:
@@ -48,42 +54,14 @@ def translate(config: Translation) -> None:
         config.interleave("attn_q", heads="attention.head_count")
         config.interleave("attn_k", heads="attention.head_count_kv")
     config.names = NAMES
+    if config.kind == "mixtral":
+        config.names = NAMES | _MIXTRAL
+        config.windows(config.local_layers(lambda layer: True))
+        _experts.translate(config, count="num_local_experts")
     config.tied = config.keys.boolean("tie_word_embeddings", False)
 
 
-def read_config(file: ModelFile, architecture: str = "llama") -> RotaryConfig:
+def read_config(file: ModelFile, architecture: str = "llama") -> Config:
     """Hyperparameters from metadata, checked for ranges and consistency."""
     keys = Keys(file, architecture)
-    config = _decoder.rotary(keys)
-    keys.refuse_others(config.head_dim)
-    return config
-
-
-def build(
-    file: ModelFile, config: RotaryConfig, *, context: int, batch: int, cache: str
-) -> Program:
-    """Capture the model; see :class:`Decoder`."""
-    with capture(file.path.name) as program:
-        model = Decoder(file, config, program, context, batch, cache)
-        factors = next(iter(TABLES & file.tensors.keys()), "")
-        rope = model.rope(config, interleaved=True, factors=factors)
-        x = model.embed()
-        for layer in range(config.layers):
-            block = f"blk.{layer}."
-            h = model.norm(x, block + "attn_norm")
-            q, k, v = model.queries_keys_values(h, block, bias=None)
-            mixed = model.attend(block, q, k, v, rope=rope, window=config.windows[layer])
-            x = ops.add(x, model.linear(mixed, block + "attn_output", config.dim, bias=None))
-            h = model.norm(x, block + "ffn_norm")
-            x = ops.add(x, swiglu(model, h, block, bias=None))
-        x = ops.last_rows(x, rows=model.logit_rows)
-        model.head(model.norm(x, "output_norm"))
-    return program
-
-
-def swiglu(model: Decoder, x: Buffer, block: str, *, bias: bool | None = False) -> Buffer:
-    """(silu(gate) * up) through `down`."""
-    c = model.config
-    gate = model.linear(x, block + "ffn_gate", c.hidden, bias=bias)
-    up = model.linear(x, block + "ffn_up", c.hidden, bias=bias)
-    return model.linear(ops.mul(ops.silu(gate), up), block + "ffn_down", c.dim, bias=bias)
+    return _block.read_config(keys, BLOCK, experts=_experts.read(keys, optional=True))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.text.architectures import llama, mistral3
-from halfbyte.text.architectures._decoder import RotaryConfig
+from halfbyte.text.architectures._block import Config
 
 if TYPE_CHECKING:
     from halfbyte.formats.huggingface.names import Translation
@@ -21,7 +21,7 @@ MODEL_TYPES = ("mistral", "ministral", "mistral3")
 build = llama.build
 
 
-def read_config(file: ModelFile) -> RotaryConfig:
+def read_config(file: ModelFile) -> Config:
     """Hyperparameters from metadata, under ``mistral.*``."""
     return llama.read_config(file, "mistral")
 

@@ -40,11 +40,16 @@ def translate(config: Translation) -> None:
     else:
         _translate_rope(config)
         config.windows(config.local_layers(lambda layer: (layer + 1) % 4 != 0))
+    norm_whole_heads(config)
+    config.names = NAMES | HEAD_NORMS | RESULT_NORMS
+    config.tied = keys.boolean("tie_word_embeddings", False)
+
+
+def norm_whole_heads(config: Translation) -> None:
+    """Set the sizes of norms of all heads together."""
     head = config.size("attention.key_length")
     for part, heads in (("q", "head_count"), ("k", "head_count_kv")):
         config.shapes[f"attn_{part}_norm"] = (head * config.size(f"attention.{heads}"),)
-    config.names = NAMES | HEAD_NORMS | RESULT_NORMS
-    config.tied = keys.boolean("tie_word_embeddings", False)
 
 
 def _translate_rope(config: Translation) -> None:

@@ -1,0 +1,171 @@
+"""Feed-forward parts of experts: a router chooses some for each token; their results are added up.
+
+As in llama.cpp, a layer's experts are stacked, as in ``ffn_up_exps`` [experts, hidden, dim].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from halfbyte.core import ops
+from halfbyte.core.buffer import Buffer, maximum
+from halfbyte.formats.huggingface.transforms import FLATTENED
+from halfbyte.text.architectures._decoder import Parts
+from halfbyte.text.architectures._keys import Keys
+from halfbyte.weights import F32, Tensor
+
+if TYPE_CHECKING:
+    from halfbyte.formats.huggingface.names import Translation
+
+MAX_EXPERTS = 1 << 10
+_MAX_HIDDEN = 1 << 22
+_SOFTMAX, _SIGMOID, _CHOSEN = 1, 2, 3  # llama.cpp's `expert_gating_func`
+
+# Parts of a layer's names in config.json's folders -> GGUF's. Each expert has its own matrices, or
+# they are stacked, gate and up together.
+NAMES = {
+    "mlp.gate": "ffn_gate_inp",
+    "mlp.experts.gate_proj": "ffn_gate_exps",
+    "mlp.experts.up_proj": "ffn_up_exps",
+    "mlp.experts.down_proj": "ffn_down_exps",
+    "mlp.experts.gate_up_proj": "ffn_gate_up_exps",
+}
+SHARED = {
+    "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_expert.up_proj": "ffn_up_shexp",
+    "mlp.shared_expert.down_proj": "ffn_down_shexp",
+    "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+}
+
+
+@dataclass(frozen=True)
+class Experts:
+    """Hyperparameters of a mixture, under GGUF's ``<architecture>.expert_*`` keys.
+
+    Attributes
+    ----------
+    count, used : int
+        All experts of a layer, and those that run for a token.
+    hidden, shared : int
+        Hidden elements of an expert, and of the part that runs for every token (0: none).
+    sigmoid : bool
+        The router's probabilities are sigmoids rather than a softmax over all experts.
+    normalize : bool
+        The weights of the experts that run are divided by their sum.
+    scale : float
+        Factor of these weights.
+    dense : int
+        The first layers without experts.
+    """
+
+    count: int
+    used: int
+    hidden: int
+    shared: int = 0
+    sigmoid: bool = False
+    normalize: bool = True
+    scale: float = 1.0
+    dense: int = 0
+
+
+def read(keys: Keys, *, normalize: bool = True, optional: bool = False) -> Experts | None:
+    """Hyperparameters from metadata; `normalize` is the architecture's default.
+
+    Returns None if experts are `optional` and there are none.
+    """
+    count = keys.size("expert_count", MAX_EXPERTS, 0, low=0 if optional else 1)
+    if not count:
+        return None
+    keys.size("expert_group_count", 1, 1, low=0)  # experts are not chosen in groups
+    usual = keys.size("feed_forward_length", _MAX_HIDDEN)
+    gating = keys.size("expert_gating_func", _CHOSEN, _SOFTMAX)
+    return Experts(
+        count=count,
+        used=keys.size("expert_used_count", count),
+        hidden=keys.size("expert_feed_forward_length", _MAX_HIDDEN, usual),
+        shared=keys.size("expert_shared_feed_forward_length", _MAX_HIDDEN, 0, low=0),
+        sigmoid=gating == _SIGMOID,
+        normalize=gating == _CHOSEN or keys.boolean("expert_weights_norm", normalize),
+        scale=keys.optional("expert_weights_scale") or 1.0,
+        dense=keys.size("leading_dense_block_count", 1 << 10, 0, low=0),
+    )
+
+
+def translate(
+    config: Translation, *, count: str, hidden: str = "", used: str = "num_experts_per_tok"
+) -> None:
+    """Set the sizes of experts by the keys of config.json that hold them.
+
+    Without `hidden` that is the size of feed-forward parts.
+    """
+    keys, values = config.keys, config.metadata
+    experts = keys.integer(count, maximum=MAX_EXPERTS)
+    values["expert_count"] = np.uint32(experts)
+    values["expert_used_count"] = np.uint32(keys.integer(used, maximum=experts))
+    width, dim = config.size("feed_forward_length"), config.size("embedding_length")
+    if hidden:
+        width = keys.integer(hidden)
+        values["expert_feed_forward_length"] = np.uint32(width)
+    config.shapes |= {
+        "ffn_gate_inp": (experts, dim),
+        "ffn_gate_exps": (experts, width, dim),
+        "ffn_up_exps": (experts, width, dim),
+        "ffn_gate_up_exps": (experts, 2 * width, dim),
+        "ffn_down_exps": (experts, dim, width),
+    }
+
+
+def translate_shared(config: Translation, hidden: int) -> None:
+    """Set the sizes of the part that runs for every token."""
+    config.metadata["expert_shared_feed_forward_length"] = np.uint32(hidden)
+    dim = config.size("embedding_length")
+    config.shapes |= {
+        "ffn_gate_inp_shexp": (1, dim),
+        "ffn_gate_shexp": (hidden, dim),
+        "ffn_up_shexp": (hidden, dim),
+        "ffn_gate_up_shexp": (2 * hidden, dim),
+        "ffn_down_shexp": (dim, hidden),
+    }
+    config.transforms["ffn_gate_inp_shexp.weight"] = FLATTENED
+
+
+def mixture(
+    model: Parts, x: Buffer, name: str, experts: Experts, activated: Callable[[Buffer], Buffer]
+) -> Buffer:
+    """The sum of the results of each token's experts, [n, dim].
+
+    An expert computes (activated(gate) * up) through `down`.
+    """
+    e, dim = experts, maximum(x.shape[1])
+    logits = model.linear(x, name + "ffn_gate_inp", e.count, bias=None)
+    p = ops.unary(logits, function="sigmoid") if e.sigmoid else ops.softmax(logits)
+    weights, places, rows, ends = ops.route_experts(
+        p, u=e.used, normalize=e.normalize, scale=e.scale
+    )
+    x = ops.expert_rows(x, rows)
+
+    def product(x: Buffer, part: str, outputs: int, inputs: int) -> Buffer:
+        w = model.weight(f"{name}ffn_{part}_exps.weight", e.count, outputs, inputs)
+        y: Buffer = ops.matmul_experts(x, w, ends, u=e.used)
+        return y
+
+    gate, up = (product(x, part, e.hidden, dim) for part in ("gate", "up"))
+    y = product(ops.mul(activated(gate), up), "down", dim, e.hidden)
+    sums: Buffer = ops.sum_experts(y, weights, places, d=dim)
+    return sums
+
+
+def gated(model: Parts, x: Buffer, y: Buffer, name: str) -> Buffer:
+    """Rows of y times the sigmoid of x's products with a vector of the file."""
+    dim = maximum(x.shape[1])
+    vector = model.tensor(name, dim).decode()
+    row = Tensor(name, F32, (1, dim), F32.encode(vector[None]).reshape(-1))
+    gate = ops.unary(ops.matmul(x, model.program.weight(row)), function="sigmoid")
+    ids = model.program.input("ids", "i32", (model.n,))
+    places = ops.range_from(ids, start=0).view((model.n, 1))
+    products: Buffer = ops.sum_experts(y, gate, places, d=maximum(y.shape[1]))
+    return products
