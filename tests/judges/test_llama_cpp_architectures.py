@@ -22,6 +22,9 @@ LENGTHS = {"mistral": 7, "ministral": 7, "qwen2-window": 9, "phi3": 11, "starcod
 # It always scales products of Gemma 3's queries and keys by 1 / sqrt(head_dim), has windows of
 # EXAONE 4 only in 64 layers, and does not know the last four architectures.
 OTHERS = {"gemma3-scale", "exaone4", "gptj", "codegen", "gpt_neo", "opt"}
+QUANTIZED = [
+    "qwen2", "qwen3", "gemma3", "phi3-long", "gpt2", "gemma2", "bloom", "falcon-groups", "mixtral",
+]  # fmt: skip
 GELU = (
     "gemma", "gpt", "starcoder2", "phi-", "bloom", "mpt", "falcon",
 )  # fmt: skip
@@ -71,9 +74,7 @@ def test_distributions_agree(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["int8", "int4"])
-@pytest.mark.parametrize(
-    "name", ["qwen2", "qwen3", "gemma3", "phi3-long", "gpt2", "gemma2", "bloom", "falcon-groups"]
-)
+@pytest.mark.parametrize("name", QUANTIZED)
 def test_quantized_files_are_the_same_model(name: str, kind: str, tmp_path: Path) -> None:
     """Fused matrices, positions, and rows that are not whole blocks."""
     path = tmp_path / "quantized.gguf"

@@ -290,7 +290,12 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "moe_intermediate_size": 32,
         "norm_topk_prob": True,
     },
-    "olmoe": {"model_type": "olmoe", "num_experts": 8, "num_experts_per_tok": 3},
+    "olmoe": {
+        "model_type": "olmoe",
+        "num_key_value_heads": 4,
+        "num_experts": 8,
+        "num_experts_per_tok": 3,
+    },
     "granitemoe": {
         "model_type": "granitemoe",
         "num_local_experts": 4,
