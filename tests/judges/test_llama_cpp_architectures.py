@@ -20,8 +20,8 @@ GELU_BOUND = 1e-2  # llama.cpp looks GELU up in a table of F16
 # llama.cpp has windows for Gemma 3 only; for others, texts are no longer than the window.
 LENGTHS = {"mistral": 7, "ministral": 7, "qwen2-window": 9, "phi3": 11, "starcoder2": 11}
 # It always scales products of Gemma 3's queries and keys by 1 / sqrt(head_dim), has windows of
-# EXAONE 4 only in 64 layers, and does not know the last four architectures.
-OTHERS = {"gemma3-scale", "exaone4", "gptj", "codegen", "gpt_neo", "opt"}
+# EXAONE 4 only in 64 layers, and does not know the last five architectures.
+OTHERS = {"gemma3-scale", "exaone4", "gptj", "codegen", "gpt_neo", "opt", "nanochat"}
 QUANTIZED = [
     "qwen2", "qwen3", "gemma3", "phi3-long", "gpt2", "gemma2", "bloom", "falcon-groups", "mixtral",
 ]  # fmt: skip

@@ -269,6 +269,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "alibi": False,
         "max_position_embeddings": CONTEXT,
     },
+    "nanochat": {"model_type": "nanochat", "final_logit_softcapping": 3.0},
     "mixtral": {
         "model_type": "mixtral",
         "num_local_experts": 4,

@@ -16,9 +16,9 @@ OPEN = [
     "arcee", "bloom", "codegen", "cohere", "cohere2", "ernie4_5", "exaone4", "falcon", "gemma",
     "gemma2", "gemma3", "gemma3_text", "glm", "glm4", "gpt2", "gpt_bigcode", "gpt_neo",
     "gpt_neox", "gptj", "granite", "granitemoe", "helium", "hunyuan_v1_dense", "llama",
-    "ministral", "ministral3", "mistral", "mistral3", "mixtral", "mpt", "nemotron", "olmo",
-    "olmo2", "olmo3", "olmoe", "opt", "phi", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe",
-    "seed_oss", "smollm3", "stablelm", "starcoder2",
+    "ministral", "ministral3", "mistral", "mistral3", "mixtral", "mpt", "nanochat", "nemotron",
+    "olmo", "olmo2", "olmo3", "olmoe", "opt", "phi", "phi3", "qwen2", "qwen2_moe", "qwen3",
+    "qwen3_moe", "seed_oss", "smollm3", "stablelm", "starcoder2",
 ]  # fmt: skip
 
 MORE = ["granitemoeshared"]  # beyond the sixty
@@ -37,7 +37,6 @@ CLOSED = {
     "lfm2_moe": STATE,
     "mamba": STATE,
     "mamba2": STATE,
-    "nanochat": "norms without gains",
     "qwen3_5": STATE,
     "qwen3_next": STATE,
     "rwkv": STATE,

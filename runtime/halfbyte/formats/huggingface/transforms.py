@@ -35,11 +35,19 @@ FLATTENED = Transform("as a vector", lambda x: x.reshape(-1))
 PLUS_ONE = Transform("plus one", lambda x: x + np.float32(1), moves=False)
 
 
-def _interleave(x: Array, heads: int) -> Array:
+def _halves(x: Array, heads: int) -> Array:
+    """Rows as [head, half, row of it]."""
     if len(x) % (2 * heads):
         raise FormatError(f"{len(x)} rows: expected whole pairs in each of {heads} heads")
-    pairs = x.reshape(heads, 2, len(x) // heads // 2, *x.shape[1:])
-    return np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(x.shape)
+    return x.reshape(heads, 2, len(x) // heads // 2, *x.shape[1:])
+
+
+def _interleave(x: Array, heads: int) -> Array:
+    return np.ascontiguousarray(_halves(x, heads).swapaxes(1, 2)).reshape(x.shape)
+
+
+def _swap(x: Array, heads: int) -> Array:
+    return np.ascontiguousarray(_halves(x, heads)[:, ::-1]).reshape(x.shape)
 
 
 def _regroup(x: Array, groups: tuple[int, int, int], order: tuple[int, ...]) -> Array:
@@ -76,6 +84,11 @@ def ungrouped(groups: int, queries: int, head: int) -> Transform:
     """Of groups, each of some queries, a key and a value, all queries come first."""
     function = partial(_split_groups, groups=groups, queries=queries, head=head)
     return Transform(f"rows of {groups} groups", function)
+
+
+def swapped(heads: int) -> Transform:
+    """The halves of each head swapped: pairs that rotated backwards rotate forwards then."""
+    return Transform(f"halves of {heads} heads swapped", partial(_swap, heads=heads))
 
 
 def interleaved(heads: int) -> Transform:

@@ -39,8 +39,10 @@ class Block:
     Attributes
     ----------
     norm : str
-        "rms"; "layer" for LayerNorm, with biases if the first layer has them; "plain" for
-        LayerNorm without gains.
+        "rms"; "layer" for LayerNorm, with biases if the first layer has them; "plain" and
+        "plain_rms" for LayerNorm and RMSNorm without gains.
+    first : bool
+        A norm of the embeddings, also without a tensor of its own.
     before, after : bool
         Norms of what attention and feed-forward part read, and of their results.
     parallel : bool
@@ -62,6 +64,7 @@ class Block:
     """
 
     norm: str = "rms"
+    first: bool = False
     before: bool = True
     after: bool = False
     parallel: bool = False
@@ -98,7 +101,7 @@ def read_config(
     **own: Any,
 ) -> Config:  # fmt: skip
     """Hyperparameters from metadata; `own` are fields that the architecture has read."""
-    rms = "_rms" if block.norm == "rms" else ""
+    rms = "_rms" if block.norm.endswith("rms") else ""
     c = _decoder.rotary(keys, period=period, epsilon=f"attention.layer_norm{rms}_epsilon")
     config = Config(**vars(c), **own)
     keys.refuse_others(config.head_dim, others)
@@ -158,7 +161,7 @@ class _Model(Decoder):
             ids = self.program.input("ids", "i32", (self.n,))
             places = ops.range_from(ids, start=self.position)
             x = ops.add(x, ops.gather(self.program.weight(part), places))
-        if "token_embd_norm.weight" in self.file.tensors:
+        if self.block.first or "token_embd_norm.weight" in self.file.tensors:
             x = self.norm_of(x, "token_embd_norm")
         return x
 
@@ -198,7 +201,7 @@ class _Model(Decoder):
 
     def norm_of(self, x: Buffer, name: str) -> Buffer:
         """The block's norm of rows."""
-        if self.block.norm == "rms":
+        if self.block.norm.endswith("rms"):
             return self.norm(x, name)
         width = maximum(x.shape[1])
         if self.block.norm == "plain":
@@ -210,6 +213,15 @@ class _Model(Decoder):
         else:
             bias = self.program.constant("zeros", np.zeros(width, np.float32))
         y: Buffer = ops.layer_norm(x, gain, bias, epsilon=self.c.epsilon)
+        return y
+
+    def norm(self, x: Buffer, name: str, heads: int = 0) -> Buffer:
+        """RMSNorm of rows or heads, which may have no gains."""
+        if self.block.norm != "plain_rms":
+            return super().norm(x, name, heads)
+        ones = np.ones(self.c.head_dim if heads else maximum(x.shape[1]), np.float32)
+        gain = self.program.constant("ones", ones)
+        y: Buffer = ops.rms_norm(x, gain, epsilon=self.c.epsilon, heads=heads or 1)
         return y
 
     def _attended(self, x: Buffer, name: str, number: int) -> Buffer:
