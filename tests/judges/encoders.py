@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 import transformers
 from tests.text.architectures import models
 from tests.text.encoders import encoders
@@ -28,26 +29,82 @@ BOUND = 1e-4  # of the largest number
 def reference(name: str) -> tuple[dict[str, list[int]], models.F32Array]:
     """Shapes of all tensors, and vectors or scores of the texts, by `transformers` in float32."""
     values = encoders.config(name)
+    if name.startswith("jina-bert-v2"):
+        return jina(name, values)
     config = transformers.AutoConfig.for_model(**values)
     config._attn_implementation = "eager"
     model: Any = getattr(transformers, values["architectures"][0])(config).eval()
-    shapes = {n: list(t.shape) for n, t in model.state_dict().items() if t.dtype == torch.float32}
+    state = {n: t for n, t in model.state_dict().items() if t.dtype == torch.float32}
+    shapes = {n: list(t.shape) for n, t in state.items()}
     own = {n: torch.from_numpy(models.values(f"{name}/{n}", tuple(s))) for n, s in shapes.items()}
-    if model.get_output_embeddings() is not None:
-        own["lm_head.decoder.weight"] = own["roberta.embeddings.word_embeddings.weight"]
+    firsts: dict[int, str] = {}
+    for n, tensor in state.items():  # heads that are tied to the embedding
+        own[n] = own[firsts.setdefault(tensor.data_ptr(), n)]
     model.load_state_dict(own, strict=False)
     rows = []
     for text in encoders.TEXTS:
         with torch.no_grad():
             if name in encoders.RANKS:
                 ids, types = encoders.pair(name, text)
-                given = {"token_type_ids": torch.tensor([types])} if name == "bert-rank" else {}
+                own_types = {"token_type_ids": torch.tensor([types])}
+                given = own_types if name in encoders.OWN_TYPES else {}
                 rows.append(model(torch.tensor([ids]), **given).logits[0])
             else:
-                body = getattr(model, "roberta", model)
-                hidden = body(torch.tensor([encoders.ids(text)])).last_hidden_state[0]
+                hidden = model.base_model(torch.tensor([encoders.ids(text)])).last_hidden_state[0]
                 rows.append(hidden.mean(dim=0))
     return shapes, np.stack([np.asarray(row) for row in rows])
+
+
+def jina(name: str, config: dict[str, Any]) -> tuple[dict[str, list[int]], models.F32Array]:
+    """The same for Jina's encoders, which `transformers` leaves to code of theirs."""
+    dim, hidden, heads = (
+        config[key] for key in ("hidden_size", "intermediate_size", "num_attention_heads")
+    )
+    shapes = {
+        "embeddings.word_embeddings.weight": [config["vocab_size"], dim],
+        "embeddings.token_type_embeddings.weight": [2, dim],
+        "embeddings.LayerNorm.weight": [dim], "embeddings.LayerNorm.bias": [dim],
+    }  # fmt: skip
+    for layer in range(config["num_hidden_layers"]):
+        matrices = dict.fromkeys(("query", "key", "value"), "attention.self.")
+        parts = {f"{start}{end}": (dim, dim) for end, start in matrices.items()}
+        parts |= {"attention.output.dense": (dim, dim), "mlp.wo": (dim, hidden)}
+        for part, shape in parts.items():
+            shapes[f"encoder.layer.{layer}.{part}.weight"] = [*shape]
+            shapes[f"encoder.layer.{layer}.{part}.bias"] = [shape[0]]
+        shapes[f"encoder.layer.{layer}.mlp.gated_layers.weight"] = [2 * hidden, dim]
+        for norm in ("attention.output.LayerNorm", "mlp.layernorm"):
+            for kind in ("weight", "bias"):
+                shapes[f"encoder.layer.{layer}.{norm}.{kind}"] = [dim]
+    own = {n: torch.from_numpy(models.values(f"{name}/{n}", tuple(s))) for n, s in shapes.items()}
+
+    def linear(x: torch.Tensor, part: str) -> torch.Tensor:
+        return F.linear(x, own[f"{part}.weight"], own.get(f"{part}.bias"))
+
+    def norm(x: torch.Tensor, part: str) -> torch.Tensor:
+        return F.layer_norm(x, (dim,), own[f"{part}.weight"], own[f"{part}.bias"], 1e-12)
+
+    rows = []
+    for text in encoders.TEXTS:
+        ids = torch.tensor(encoders.ids(text))
+        places = torch.arange(len(ids))
+        slopes = torch.tensor([2.0 ** (-8 * (i + 1) / heads) for i in range(heads)])
+        bias = -slopes[:, None, None] * (places - places[:, None]).abs()
+        x = own["embeddings.word_embeddings.weight"][ids]
+        x = norm(x + own["embeddings.token_type_embeddings.weight"][0], "embeddings.LayerNorm")
+        for layer in range(config["num_hidden_layers"]):
+            at = f"encoder.layer.{layer}."
+            q, k, v = (
+                linear(x, f"{at}attention.self.{part}").view(len(ids), heads, -1).transpose(0, 1)
+                for part in ("query", "key", "value")
+            )
+            mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+            y = linear(mixed.transpose(0, 1).reshape(len(ids), dim), f"{at}attention.output.dense")
+            x = norm(x + y, f"{at}attention.output.LayerNorm")
+            gate, up = linear(x, f"{at}mlp.gated_layers").chunk(2, dim=-1)
+            x = norm(x + linear(F.gelu(gate) * up, f"{at}mlp.wo"), f"{at}mlp.layernorm")
+        rows.append(np.asarray(x.mean(dim=0)))
+    return shapes, np.stack(rows)
 
 
 def main() -> int:

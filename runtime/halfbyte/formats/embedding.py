@@ -1,8 +1,8 @@
 """Metadata of models that turn texts into vectors, beside GGUF's ``<architecture>.pooling_type``.
 
-GGUF has no keys for whether vectors are normalized, for prompts, and for the number of tokens that
-a text is cut to: they are ``halfbyte.embedding.*``. Without the first one vectors are normalized,
-as by llama.cpp.
+GGUF has no keys for whether vectors are normalized, for activations of matrices after pooling, for
+prompts, and for the number of tokens that a text is cut to: they are ``halfbyte.embedding.*``.
+Without the first one vectors are normalized, as by llama.cpp.
 """
 
 from __future__ import annotations
@@ -19,8 +19,13 @@ NORMALIZE = "halfbyte.embedding.normalize"
 MAX_LENGTH = "halfbyte.embedding.max_length"
 PROMPT_NAMES = "halfbyte.embedding.prompt_names"
 PROMPTS = "halfbyte.embedding.prompts"  # in the order of their names
+DENSE = "halfbyte.embedding.dense_activations"  # of the matrices after pooling, if there are any
 DEFAULT_PROMPT = "halfbyte.embedding.default_prompt"  # a name
 
+# GGUF's keys, of an architecture, for what a head that scores pairs reads, and its activation
+SCORED, SCORING = "classifier.pooling_type", "classifier.activation"
+ACTIVATIONS = ("tanh", "gelu", "relu")
+DENSE_NUMBERS = range(2, 10)  # of ``dense_2.weight`` and others: 0 and 1 are model and pooling
 _MAX_TOKENS = 1 << 24
 
 
@@ -57,7 +62,7 @@ def read_embedding(file: ModelFile) -> Embedding:
     if number not in list(Pooling):
         known = ", ".join(f"{p.value} ({p.name.lower()})" for p in Pooling)
         raise UnsupportedError(f"{file.path}: metadata '{key}': expected {known}, found {number}")
-    names, prompts = (_strings(file, key) for key in (PROMPT_NAMES, PROMPTS))
+    names, prompts = (strings(file, key) for key in (PROMPT_NAMES, PROMPTS))
     if len(names) != len(prompts):
         raise FormatError(
             f"{file.path}: metadata '{PROMPTS}': expected {len(names)}, found {len(prompts)}"
@@ -73,7 +78,8 @@ def read_embedding(file: ModelFile) -> Embedding:
     )  # fmt: skip
 
 
-def _strings(file: ModelFile, key: str) -> list[str]:
+def strings(file: ModelFile, key: str) -> list[str]:
+    """Strings of the metadata; empty without the key."""
     value: MetadataValue = file.metadata.get(key, [])
     if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
         raise FormatError(f"{file.path}: metadata '{key}': expected strings")

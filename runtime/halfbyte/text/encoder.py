@@ -18,7 +18,7 @@ from halfbyte.errors import HalfbyteError
 from halfbyte.formats.embedding import Pooling, read_embedding
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.text.batches import Text, batches, pair, single
-from halfbyte.text.heads import ScoringHead
+from halfbyte.text.heads import DenseLayers, ScoringHead
 from halfbyte.text.planning import context_of
 from halfbyte.text.tokenizers import Tokenizer
 from halfbyte.weights import F32Array
@@ -65,10 +65,13 @@ class TextEncoder:
         self.prompts = self._settings.prompts
         self.context = context_of(program)
         self.cut = 0
-        self.width = int(file.tensors["token_embd.weight"].shape[1])
+        self._hidden = int(file.tensors["token_embd.weight"].shape[1])
+        self._dense = DenseLayers(file, self._hidden)
+        self.width = self._dense.width
         types = file.tensors.get("token_types.weight")
         self._has_types = types is not None and types.row_count > 1  # BERT's, for pairs
-        self._head = ScoringHead(file) if self._settings.pooling is Pooling.RANK else None
+        self._head = ScoringHead(file) if self.pooling is Pooling.RANK else None
+        self._pools = self._head.pooling if self._head else self.pooling
         self.executable = open_program(program, backend, threads)
         closed = f"{file.path}: the model is closed"
         self._turns = Turns(lambda: HalfbyteError(closed))
@@ -127,7 +130,7 @@ class TextEncoder:
             single(self.tokenizer, before + text, self.context)
             for text in arguments.texts("texts", texts)
         ]
-        vectors = self._vectors(encoded, progress)
+        vectors = self._dense(self._vectors(encoded, progress))
         if self._settings.normalize if normalize is None else normalize:
             vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), _SMALLEST)
         return vectors
@@ -177,10 +180,10 @@ class TextEncoder:
     # ---- runs ------------------------------------------------------------------------------------
 
     def _vectors(self, texts: Sequence[Text], progress: Progress | None) -> F32Array:
-        """Pooled vectors [texts, width]."""
+        """Pooled vectors [texts, width of the model]."""
         self.file.check()
         self.cut = sum(text.cut for text in texts)
-        vectors = np.empty((len(texts), self.width), np.float32)
+        vectors = np.empty((len(texts), self._hidden), np.float32)
         done = 0
         for batch in batches(texts, self.context):
             with self._turns.whole():
@@ -213,11 +216,10 @@ class TextEncoder:
         return np.stack([self._pooled(hidden[start:end]) for start, end in spans])
 
     def _pooled(self, hidden: F32Array) -> F32Array:
-        pooling = self._settings.pooling
-        if pooling is Pooling.MEAN:
+        if self._pools is Pooling.MEAN:
             mean: F32Array = hidden.mean(axis=0)
             return mean
-        token: F32Array = hidden[-1 if pooling is Pooling.LAST else 0]
+        token: F32Array = hidden[-1 if self._pools is Pooling.LAST else 0]
         return token
 
     def _read(self, texts: Sequence[Text]) -> F32Array:

@@ -29,13 +29,14 @@ def products(d: Any) -> int:
 
 
 @operator("Gather", "w:*[v,d] ids:i32[n] -> y:f32[n,d]", reads={"w": lambda d: d["n"]}, rows="n")
-def gather(w: Tensor, ids: I32) -> F32:
+def gather(w: Tensor | F32, ids: I32) -> F32:
     """Embedding rows: y[i] = w[ids[i]], decoded; an id outside the table gives zeros.
 
     Source: ONNX Gather, for block formats ONNX Runtime's GatherBlockQuantized.
     """
     inside = (ids >= 0) & (ids < w.shape[0])
-    y = w.format.decode(w.rows[np.where(inside, ids, 0)])
+    rows = np.where(inside, ids, 0)
+    y = w[rows] if isinstance(w, np.ndarray) else w.format.decode(w.rows[rows])
     y[~inside] = 0
     return y
 

@@ -70,6 +70,13 @@ class Keys:
             raise self._wrong(key, "a string", value)
         return value
 
+    def one_of(self, key: str, *known: str) -> str:
+        """One of these strings, by default the first."""
+        value = self.text(key, known[0])
+        if value not in known:
+            self.expect(key, *known)
+        return value
+
     def list(self, key: str) -> list[Any]:
         """A list; empty if it is missing."""
         value = self._value(key, [], "a list")

@@ -25,7 +25,7 @@ from halfbyte.formats.huggingface.config import Keys
 from halfbyte.formats.huggingface.experts import with_stacks
 from halfbyte.formats.huggingface.names import Naming, Translators, naming
 from halfbyte.formats.huggingface.quantized import with_plain_weights
-from halfbyte.formats.huggingface.sentence_transformers import embedding_metadata
+from halfbyte.formats.huggingface.sentence_transformers import read_embedding_files
 from halfbyte.formats.huggingface.shapes import Shapes, check_layers
 from halfbyte.formats.huggingface.tokenizer import tokenizer_metadata
 from halfbyte.formats.huggingface.transforms import FLATTENED, SAME, TRANSPOSED, Transform
@@ -75,15 +75,16 @@ def read_folder(
         weights = with_plain_weights(weights, quantization, str(folder), notes)
     kind = f"Hugging Face, {weights.kind}"
     tensors = model_tensors(str(folder), names, weights)
+    embedding, more = read_embedding_files(folder, names, weights, notes)
     metadata = {
         "general.architecture": names.metadata["general.architecture"],
         "general.name": _model_name(folder),
         **names.metadata,
-        **embedding_metadata(folder, names, notes),
+        **embedding,
         **_tokenizer(folder, notes),
         **_sampling(folder / "generation_config.json"),
     }
-    return ModelFile(folder, kind, metadata, tensors, notes, weights.parts)
+    return ModelFile(folder, kind, metadata, tensors | more, notes, weights.parts)
 
 
 def read_beside(path: Path, pages: Pages, translators: Translators) -> ModelFile:
@@ -137,7 +138,7 @@ def model_tensors(where: str, names: Naming, weights: Checkpoint) -> dict[str, T
     if lost := [name for name in needed if name not in tensors]:
         reason = ": config.json does not tie it to the embedding" if "output" in lost[0][:7] else ""
         raise FormatError(f"{where}: no tensor for {lost[0]!r}{reason}")
-    check_layers(where, names.where, tensors, shapes.layers)
+    check_layers(where, names.where, tensors, shapes.layers, names.uneven)
     return dict(sorted(tensors.items(), key=lambda item: _place(item[0])))
 
 

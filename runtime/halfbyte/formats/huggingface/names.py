@@ -59,6 +59,7 @@ class Naming:
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # exceptions, likewise
     layer_names: Mapping[str, str] = field(default_factory=dict)  # where a layer's differ
     dropped: tuple[str, ...] = ()  # beginnings of names of tensors that are not needed
+    uneven: tuple[str, ...] = ()  # beginnings of GGUF names that a layer may lack
     rank: bool = False  # the model's head scores pairs of texts
 
     def rename(self, name: str) -> tuple[str, Transform] | None:
@@ -74,7 +75,7 @@ class Naming:
         plain = _BARE.sub(r"\1.weight", _OPTIONAL.sub("", name))
         if _DROPPED.search(plain) or (self.tied and plain == "lm_head.weight"):
             return None
-        if self.dropped and plain.startswith(self.dropped):
+        if self.dropped and (plain.startswith(self.dropped) or name.startswith(self.dropped)):
             return None
         match = _LAYER.fullmatch(plain) or _OUTER.fullmatch(plain)
         layer = match is not None and "layer" in match.groupdict()
@@ -94,8 +95,8 @@ class Naming:
 # "model." and "transformer." are missing if the model was saved without its head; a text model
 # inside another has "language_model." before or after "model.".
 _OPTIONAL = re.compile(
-    r"^((model|transformer|language_model|gpt_neox|decoder|bert|roberta|distilbert|encoder"
-    r"|embeddings)\.){1,2}"
+    r"^((model|transformer|language_model|gpt_neox|decoder|bert|roberta|distilbert|mpnet|electra"
+    r"|ernie|data2vec_text|nomic_bert|gte|encoder|embeddings)\.){1,2}"
 )
 _LAYER = re.compile(
     r"(?:layers|layer|h|blocks)\.(?P<layer>\d{1,4})\.(?P<part>[\w.]+)\."
@@ -133,7 +134,7 @@ class Translation:
         Values by GGUF's keys without the architecture's name.
     names : mapping
         Parts of a tensor's name, such as ``self_attn.q_proj``, -> GGUF's names.
-    tied, tensors, transforms, shapes, layer_names, dropped
+    tied, tensors, transforms, shapes, layer_names, dropped, uneven
         As in :class:`Naming`.
     """
 
@@ -147,6 +148,7 @@ class Translation:
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.layer_names: Mapping[str, str] = {}
         self.dropped: tuple[str, ...] = ()
+        self.uneven: tuple[str, ...] = ()
         self._rank = False
         self._unprefixed: dict[str, MetadataValue] = {}
 
@@ -157,7 +159,7 @@ class Translation:
         metadata |= self._unprefixed
         return Naming(
             self.keys.where, self.kind, metadata, self.names, self.tied, self.tensors,
-            self.transforms, self.shapes, self.layer_names, self.dropped, self._rank,
+            self.transforms, self.shapes, self.layer_names, self.dropped, self.uneven, self._rank,
         )  # fmt: skip
 
     def size(self, key: str) -> int:
@@ -197,7 +199,7 @@ class Translation:
         return {key: np.uint32(self.keys.integer(name)) for key, name in names.items()}
 
     def encoder(self, architecture: str) -> None:
-        """Set the sizes of an encoder with learned positions."""
+        """Set the sizes of an encoder with LayerNorm."""
         keys, self.architecture, self.tied = self.keys, architecture, True
         dim, types = keys.integer("hidden_size"), keys.integer("type_vocab_size", 2)
         self.metadata |= {
@@ -207,6 +209,12 @@ class Translation:
         } | self.metadata
         self._unprefixed["tokenizer.ggml.token_type_count"] = np.uint32(types)
         self.shapes["token_types"] = (types, dim)
+
+    def rotates_heads(self, rope: Keys | None = None) -> None:
+        """Set rotary positions of an encoder: all elements of a head are rotated."""
+        head = self.size("embedding_length") // self.size("attention.head_count")
+        self.metadata["rope.dimension_count"] = np.uint32(head)
+        self.rope(rope)
 
     def skip_positions(self, count: int) -> None:
         """Leave out the first rows of the table of positions, of which RoBERTa uses none."""
@@ -304,7 +312,11 @@ class Translation:
 
 
 class Translator(Protocol):
-    """An architecture's translation of its config.json."""
+    """An architecture's translation of its config.json.
+
+    A function ``variant(keys)``, if there is one, returns the name of another translator, for a
+    config that has the same `model_type`; or "".
+    """
 
     def translate(self, config: Translation, /) -> None:
         """Fill in the translation."""
@@ -344,11 +356,14 @@ def naming(
             f"{where}: model_type {kind[:80]!r}: expected one of "
             f"{nearest(kind, sorted(translators))}"
         )
-    heads = getattr(translators[kind], "HEADS", _HEADS)
+    translator = translators[kind]
+    if hasattr(translator, "variant"):
+        translator = translators[translator.variant(keys) or kind]
+    heads = getattr(translator, "HEADS", _HEADS)
     for name in keys.list("architectures"):
         if not str(name).endswith(heads):
             expected = "a language model" if heads is _HEADS else f"one that ends in {heads}"
             raise UnsupportedError(f"{where}: architecture {str(name)[:80]!r}: expected {expected}")
     translation = Translation(keys, kind)
-    translators[kind].translate(translation)
+    translator.translate(translation)
     return translation.naming()

@@ -1,4 +1,4 @@
-"""What a folder of sentence-transformers says beside its model: pooling, normalization, prompts.
+"""What a folder of sentence-transformers says beside its model: pooling, matrices, prompts.
 
 modules.json lists what a text passes through. Without it an encoder's vectors are the means of its
 tokens', as sentence-transformers assumes, too.
@@ -13,26 +13,38 @@ import numpy as np
 
 from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats import embedding
-from halfbyte.formats.embedding import Pooling
+from halfbyte.formats.checkpoints import Checkpoint
+from halfbyte.formats.checkpoints.shards import read_folder_weights
+from halfbyte.formats.derived import aligned, widened
+from halfbyte.formats.embedding import DENSE_NUMBERS, Pooling
 from halfbyte.formats.huggingface.names import Naming
-from halfbyte.formats.json_file import kind_of, optional, read_json, read_json_list
+from halfbyte.formats.json_file import field, kind_of, optional, read_json, read_json_list
 from halfbyte.formats.model_file import MetadataValue
+from halfbyte.weights import Tensor
 
 MODULES = "modules.json"
-_KNOWN = ("Transformer", "Pooling", "Normalize")
+_KNOWN = ("Transformer", "Pooling", "Dense", "Normalize")
 _POOLING = {
     "pooling_mode_cls_token": Pooling.CLS,
     "pooling_mode_mean_tokens": Pooling.MEAN,
     "pooling_mode_lasttoken": Pooling.LAST,
 }
 _MODES = {"cls": Pooling.CLS, "mean": Pooling.MEAN, "lasttoken": Pooling.LAST}
+_ACTIVATIONS = {
+    "torch.nn.modules.linear.Identity": "identity",
+    "torch.nn.modules.activation.Tanh": "tanh",
+}
 _MAX_PROMPTS, _MAX_PROMPT = 1 << 10, 1 << 16
 
 Metadata = dict[str, MetadataValue]
 
 
-def embedding_metadata(folder: Path, names: Naming, notes: list[str]) -> Metadata:
+def read_embedding_files(
+    folder: Path, names: Naming, weights: Checkpoint, notes: list[str]
+) -> tuple[Metadata, dict[str, Tensor]]:
     """``pooling_type`` and the keys of :mod:`halfbyte.formats.embedding`; empty for other models.
+
+    Tensors are those of modules after pooling, whose files are added to `weights`.
 
     Raises
     ------
@@ -41,21 +53,26 @@ def embedding_metadata(folder: Path, names: Naming, notes: list[str]) -> Metadat
     """
     architecture = names.metadata["general.architecture"]
     key, listed = f"{architecture}.pooling_type", folder / MODULES
-    metadata: Metadata = {}
+    metadata, tensors = Metadata(), dict[str, Tensor]()
     if names.rank:
         metadata[key] = np.uint32(Pooling.RANK)
     elif listed.is_file():
-        metadata |= _modules(folder, listed, key)
+        width = names.metadata[f"{architecture}.embedding_length"]
+        metadata, tensors = _modules(folder, listed, architecture, int(width), weights)  # type: ignore[arg-type]
     elif names.metadata.get(f"{architecture}.attention.causal", True):
-        return {}  # a language model
+        return {}, {}  # a language model
     else:
         notes.append(f"no {MODULES}: a text's vector is the mean of its tokens', not normalized")
         metadata |= {key: np.uint32(Pooling.MEAN), embedding.NORMALIZE: False}
-    return metadata | _length(folder) | _prompts(folder / "config_sentence_transformers.json")
+    metadata |= _length(folder) | _prompts(folder / "config_sentence_transformers.json")
+    return metadata, tensors
 
 
-def _modules(folder: Path, path: Path, key: str) -> Metadata:
+def _modules(
+    folder: Path, path: Path, architecture: str, width: int, weights: Checkpoint
+) -> tuple[Metadata, dict[str, Tensor]]:
     pooling, normalize = Pooling.NONE, False
+    metadata, tensors, activations = Metadata(), dict[str, Tensor](), list[str]()
     for module in read_json_list(path):
         if not isinstance(module, dict) or not isinstance(module.get("type"), str):
             raise FormatError(f"{path}: expected objects with a 'type'")
@@ -66,10 +83,28 @@ def _modules(folder: Path, path: Path, key: str) -> Metadata:
             )
         if kind == "Pooling":
             pooling = _pooling(folder / _inside(path, module.get("path", "")) / "config.json")
+        if kind == "Dense":
+            if pooling is Pooling.NONE or normalize or len(activations) == len(DENSE_NUMBERS):
+                raise UnsupportedError(
+                    f"{path}: expected at most {len(DENSE_NUMBERS)} modules Dense, all after "
+                    "Pooling and before Normalize"
+                )
+            name = f"dense_{DENSE_NUMBERS[len(activations)]}"
+            inner = folder / _inside(path, module.get("path", ""))
+            own, activation, file = _dense(inner, name, width)
+            metadata[f"{architecture}.{name}_feat_in"] = np.uint32(width)
+            width = own[f"{name}.weight"].shape[0]
+            metadata[f"{architecture}.{name}_feat_out"] = np.uint32(width)
+            activations.append(activation)
+            tensors |= own
+            weights.parts |= file.parts
         normalize |= kind == "Normalize"
     if pooling is Pooling.NONE:
         raise UnsupportedError(f"{path}: expected a module Pooling, found none")
-    return {key: np.uint32(pooling), embedding.NORMALIZE: normalize}
+    if any(activation != "identity" for activation in activations):
+        metadata[embedding.DENSE] = activations
+    metadata[f"{architecture}.pooling_type"] = np.uint32(pooling)
+    return {**metadata, embedding.NORMALIZE: normalize}, tensors
 
 
 def _inside(path: Path, name: Any) -> str:
@@ -94,6 +129,38 @@ def _pooling(path: Path) -> Pooling:
     if config.get("include_prompt") is False:
         raise UnsupportedError(f"{path}: 'include_prompt': expected true, found false")
     return kinds[0]
+
+
+def _dense(folder: Path, name: str, width: int) -> tuple[dict[str, Tensor], str, Checkpoint]:
+    """The tensors of a module's folder under `name`, its activation, and its file.
+
+    Raises
+    ------
+    FormatError, UnsupportedError
+        It takes vectors of another width, or its tensors or its activation are not known.
+    """
+    config = read_json(folder / "config.json")
+    activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
+    if activation not in _ACTIVATIONS:
+        raise UnsupportedError(
+            f"{folder / 'config.json'}: 'activation_function': expected one of "
+            f"{', '.join(_ACTIVATIONS)}, found {activation!r:.80}"
+        )
+    rows = field(folder / "config.json", config, "out_features", int)
+    shapes = {"linear.weight": (rows, width), "linear.bias": (rows,)}
+    weights, tensors = read_folder_weights(folder), dict[str, Tensor]()
+    for found, tensor in weights.tensors.items():
+        if tensor.shape != shapes.get(found):
+            raise FormatError(
+                f"{folder}: tensor {found[:80]!r} of shape {list(tensor.shape)}: expected "
+                f"'linear.weight' {[rows, width]}, and perhaps 'linear.bias' {[rows]}"
+            )
+        new = found.replace("linear", name)
+        matrix = len(tensor.shape) > 1
+        tensors[new] = aligned(tensor, new) if matrix else widened(tensor, new, lambda x: x)
+    if weights.unusable or f"{name}.weight" not in tensors:
+        raise FormatError(f"{folder}: no tensor for 'linear.weight' in a type that is known")
+    return tensors, _ACTIVATIONS[activation], weights
 
 
 def _length(folder: Path) -> Metadata:

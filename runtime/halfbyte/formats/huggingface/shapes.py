@@ -61,7 +61,9 @@ class Shapes:
         return self._norms.get(part, self._norm)
 
 
-def check_layers(where: str, config: str, names: Iterable[str], layers: int) -> None:
+def check_layers(
+    where: str, config: str, names: Iterable[str], layers: int, uneven: tuple[str, ...] = ()
+) -> None:
     """Raise unless every layer of a model has the same tensors, and there are `layers` of them.
 
     Parameters
@@ -72,6 +74,8 @@ def check_layers(where: str, config: str, names: Iterable[str], layers: int) -> 
         GGUF names.
     layers : int
         The number of layers in config.json.
+    uneven : tuple of str
+        Beginnings of names that may be missing.
     """
     parts: dict[int, set[str]] = {}
     for name in names:
@@ -88,7 +92,9 @@ def check_layers(where: str, config: str, names: Iterable[str], layers: int) -> 
         )
     every = set().union(*parts.values())
     for layer in range(layers):
-        if lost := every - parts[layer]:
+        lost = every - parts[layer]
+        lost -= {part for part in lost if uneven and f"blk.{layer}.{part}".startswith(uneven)}
+        if lost:
             raise FormatError(
                 f"{where}: layer {layer} has no tensor for {min(lost)!r}, which other layers have"
             )

@@ -69,15 +69,10 @@ def read_tokenizer_json(path: Path, model: Path | None = None) -> dict[str, Meta
     if not exact and pipeline.model == "bert":  # whose tokens have another spelling
         pipeline = read_as_it_is(path, data, kind)
     add_tokens(path, pipeline, added)
-    if pipeline.model == "bert":  # has other names for these keys
-        names = {
-            "add_eos_token": "add_sep_token",
-            "bos_token_id": "cls_token_id",
-            "eos_token_id": "seperator_token_id",
-        }
-        first = {k: v for k, v in around.items() if k == "bos_token_id"}  # llama.cpp reads this one
-        around = first | {names.get(name, name): value for name, value in around.items()}
-    around |= _between_keys(after, between, twice=pipeline.model != "bert")
+    if pipeline.model == "bert":  # has other names for these, too
+        names = {"bos_token_id": "cls_token_id", "eos_token_id": "seperator_token_id"}
+        around |= {new: around[name] for name, new in names.items() if name in around}
+    around |= _between_keys(after, between)
     metadata = vocabulary(path, pipeline)
     metadata |= {k if "." in k else f"tokenizer.ggml.{k}": v for k, v in around.items()}
     if not exact:
@@ -183,15 +178,12 @@ def _around_keys(before: list[int], after: list[int]) -> dict[str, MetadataValue
     return metadata
 
 
-def _between_keys(after: list[int], between: list[int], *, twice: bool) -> dict[str, MetadataValue]:
-    """Keys for what is between two texts: by default, and in files of BERT's, what is after one.
-
-    With `twice` GGUF's key says whether a separator follows that.
-    """
-    if twice and after and between[:-1] == after:
-        return {"add_sep_token": True, "seperator_token_id": np.uint32(between[-1])}
+def _between_keys(after: list[int], between: list[int]) -> dict[str, MetadataValue]:
+    """Keys for what is between two texts: what is after one, perhaps with another separator."""
+    if after and between == [*after, after[-1]]:
+        return {"add_sep_token": True, "seperator_token_id": np.uint32(after[-1])}
     if between == after:
-        return {"add_sep_token": False} if twice and after else {}
+        return {"add_sep_token": False} if after else {}
     return {BETWEEN: np.array(between, np.int32)} if between else {}
 
 

@@ -100,5 +100,6 @@ def module_name(architecture: str) -> str:
 
 
 def model_types() -> dict[str, Architecture]:
-    """All architectures by config.json's model types."""
-    return {name: module for module in map(get, names()) for name in module.MODEL_TYPES}
+    """All architectures by config.json's model types; those without one by their own names."""
+    modules = {name: get(name) for name in names()}
+    return {kind: m for name, m in modules.items() for kind in m.MODEL_TYPES or (name,)}

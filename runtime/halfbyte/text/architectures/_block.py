@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,10 @@ from halfbyte.core.buffer import Buffer, maximum
 from halfbyte.core.program import Program, capture
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.text.architectures import CHANNELS, _decoder, _experts
-from halfbyte.text.architectures._decoder import Decoder, Rope, RotaryConfig
+from halfbyte.text.architectures._decoder import Decoder, RotaryConfig, activated
 from halfbyte.text.architectures._experts import Experts
 from halfbyte.text.architectures._keys import Keys
+from halfbyte.text.architectures._rotary import Rope
 
 TABLES = frozenset({"rope_freqs.weight"})
 
@@ -134,8 +136,8 @@ class _Model(Decoder):
         self._everywhere, self._query, self._local = self._ropes()
         self._slopes = None
         if config.alibi:
-            slopes = _slopes(config.heads, config.alibi)
-            self._slopes = program.constant("slopes", slopes)
+            table = slopes(config.heads, config.alibi)
+            self._slopes = program.constant("slopes", table)
 
     def _ropes(self) -> tuple[Rope | None, Rope | None, Rope | None]:
         """Tables for layers that see everything, for queries there, and for those with a window."""
@@ -191,14 +193,6 @@ class _Model(Decoder):
         y: Buffer = ops.last_rows(x, rows=self.logit_rows)
         return y
 
-    def scaled(self, x: Buffer, factor: float) -> Buffer:
-        """factor * x."""
-        if factor == 1:
-            return x
-        row = self.row(f"{factor:g}", np.full(maximum(x.shape[1]), factor, np.float32))
-        y: Buffer = ops.mul(x, row)
-        return y
-
     def norm_of(self, x: Buffer, name: str) -> Buffer:
         """The block's norm of rows."""
         if self.block.norm.endswith("rms"):
@@ -226,7 +220,7 @@ class _Model(Decoder):
 
     def _attended(self, x: Buffer, name: str, number: int) -> Buffer:
         c, window = self.c, self.c.windows[number]
-        q, k, v = self._projected(x, name)
+        q, k, v = self.projected(x, name)
         if c.clamp:
             q, k, v = (
                 ops.unary(y, function="clip", alpha=-c.clamp, beta=c.clamp) for y in (q, k, v)
@@ -247,15 +241,6 @@ class _Model(Decoder):
         )  # fmt: skip
         return self.linear(mixed, name + "attn_output", c.dim, bias=None)
 
-    def _projected(self, x: Buffer, name: str) -> tuple[Buffer, Buffer, Buffer]:
-        """Queries, keys and values, from three matrices or one."""
-        c = self.c
-        if self.has(f"{name}attn_qkv.weight"):
-            parts = (c.width, c.kv_width, c.kv_width)
-            q, k, v = self.fused(x, name + "attn_qkv", parts, bias=None)
-            return q, k, v
-        return self.queries_keys_values(x, name, bias=None)
-
     def _normed(self, x: Buffer, name: str) -> Buffer:
         if not self.block.head_norms:
             return x
@@ -264,51 +249,26 @@ class _Model(Decoder):
         return self.norm(x, name, heads=maximum(x.shape[1]) // self.c.head_dim)
 
     def _fed_forward(self, x: Buffer, name: str, number: int) -> Buffer:
-        experts = self.c.experts
+        experts, kind = self.c.experts, self.block.activation
+        through = partial(self.fed_forward, x, name, kind, gated=self.block.gated)
         if experts is None or number < experts.dense:
-            return self._through(x, name, self.c.hidden)
-        y = _experts.mixture(self, x, name, experts, self._activated)
+            return through()
+        y = _experts.mixture(self, x, name, experts, partial(activated, kind=kind))
         if not experts.shared:
             return y
-        shared = self._through(x, name, experts.shared, "_shexp")
+        shared = through(hidden=experts.shared, suffix="_shexp")
         if self.has(f"{name}ffn_gate_inp_shexp.weight"):
             shared = _experts.gated(self, x, shared, f"{name}ffn_gate_inp_shexp.weight")
         sums: Buffer = ops.add(y, shared)
         return sums
 
-    def _through(self, x: Buffer, name: str, hidden: int, suffix: str = "") -> Buffer:
-        """x through `up`, an activation and `down`."""
-        if not self.block.gated:
-            y = self._activated(self.linear(x, f"{name}ffn_up{suffix}", hidden, bias=None))
-        else:
-            if suffix or self.has(f"{name}ffn_gate.weight"):
-                gate, up = (
-                    self.linear(x, f"{name}ffn_{part}{suffix}", hidden, bias=None)
-                    for part in ("gate", "up")
-                )
-            else:
-                gate, up = self.fused(x, name + "ffn_up", (hidden, hidden), bias=None)
-            y = ops.mul(self._activated(gate), up)
-        return self.linear(y, f"{name}ffn_down{suffix}", self.c.dim, bias=None)
 
-    def _activated(self, x: Buffer) -> Buffer:
-        kind = self.block.activation
-        if kind == "silu":
-            y: Buffer = ops.silu(x)
-        elif kind.startswith("gelu"):
-            y = ops.gelu(x, approximate="tanh" if kind == "gelu_tanh" else "none")
-        else:
-            y = ops.unary(x, function="relu")
-            y = ops.mul(x, y) if kind == "relu_squared" else y
-        return y
-
-
-def _slopes(heads: int, most: float) -> np.ndarray[Any, np.dtype[np.float32]]:
+def slopes(heads: int, most: float) -> np.ndarray[Any, np.dtype[np.float32]]:
     """The slope of each head: 2^(-most i / p) for p heads, p a power of two; others in between.
 
     Source: Press et al. 2022, Train Short, Test Long.
     """
     power = 1 << (heads.bit_length() - 1)
-    slopes = [2 ** (-most * (i + 1) / power) for i in range(power)]
-    slopes += [2 ** (-most * (2 * i + 1) / (2 * power)) for i in range(heads - power)]
-    return np.array(slopes, np.float32)
+    values = [2 ** (-most * (i + 1) / power) for i in range(power)]
+    values += [2 ** (-most * (2 * i + 1) / (2 * power)) for i in range(heads - power)]
+    return np.array(values, np.float32)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,10 +18,10 @@ from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats import metadata
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.text.architectures._keys import Keys
+from halfbyte.text.architectures._rotary import Rope, Yarn, read_yarn, rotary_table
 from halfbyte.weights import Tensor
 
 LOGIT_ROWS = 16  # of one run: a row is as wide as the vocabulary
-_TABLE_ROWS = 4096
 
 
 @dataclass(frozen=True)
@@ -48,46 +47,6 @@ class Config:
     def kv_width(self) -> int:
         """Elements of all keys, or values, of a token."""
         return self.kv_heads * self.head_dim
-
-
-@dataclass(frozen=True)
-class Yarn:
-    """YaRN: slow frequencies are divided by the factor, fast ones stay (Peng et al. 2023)."""
-
-    original_context: int
-    fast: float  # rotations within the original context from which a frequency stays
-    slow: float  # rotations up to which it is divided by the whole factor
-    gain: float  # of cos and sin
-
-    def divisors(self, base: float, factor: float, rotated: int) -> npt.NDArray[np.float64]:
-        """The divisor of each pair's frequency, [rotated / 2]."""
-
-        def pair(rotations: float) -> float:
-            wavelength = self.original_context / (rotations * 2 * math.pi)
-            return rotated * math.log(wavelength) / (2 * math.log(base))
-
-        low, high = (
-            max(math.floor(pair(self.fast)), 0),
-            min(math.ceil(pair(self.slow)), rotated - 1),
-        )
-        ramp = np.clip((np.arange(rotated // 2) - low) / max(high - low, 0.001), 0, 1)
-        divisors: npt.NDArray[np.float64] = 1 / (ramp / factor + (1 - ramp))
-        return divisors
-
-
-def _yarn(keys: Keys) -> Yarn | None:
-    if keys.rope_scaling() != "yarn":
-        return None
-    factor = keys.number("rope.scaling.factor")
-    gain = keys.number("rope.scaling.attn_factor", 1.0)
-    stretch = math.log(max(factor, 1.0))
-    multiplier = keys.optional("rope.scaling.yarn_log_multiplier")
-    return Yarn(
-        original_context=keys.size("rope.scaling.original_context_length", 1 << 24),
-        fast=keys.number("rope.scaling.yarn_beta_fast", 32.0),
-        slow=keys.number("rope.scaling.yarn_beta_slow", 1.0),
-        gain=gain * (1 + 0.1 * stretch) / (1 + 0.1 * multiplier * stretch),
-    )
 
 
 @dataclass(frozen=True)
@@ -144,18 +103,9 @@ def rotary(
         rotated=rotated,
         rope_base=keys.number("rope.freq_base", 10000.0),
         rope_factor=keys.rope_factor("yarn", *scalings),
-        yarn=_yarn(keys),
+        yarn=read_yarn(keys),
         windows=keys.windows(c.layers, period),
     )
-
-
-@dataclass(frozen=True)
-class Rope:
-    """cos and sin of each position, and how a head's elements are paired."""
-
-    cos: Buffer
-    sin: Buffer
-    interleaved: bool
 
 
 class Parts:
@@ -165,10 +115,15 @@ class Parts:
     ----------
     rows : int
         Most tokens of one run (size `n`).
+    positions : int
+        Tokens of the longest text.
     """
 
-    def __init__(self, file: ModelFile, config: Config, program: Program, rows: int) -> None:
+    def __init__(
+        self, file: ModelFile, config: Config, program: Program, rows: int, positions: int
+    ) -> None:
         self.file, self.config, self.program = file, config, program
+        self.positions = positions
         self.n = program.size("n", rows)
 
     def tensor(self, name: str, *shape: int) -> Tensor:
@@ -178,6 +133,14 @@ class Parts:
     def weight(self, name: str, *shape: int) -> Buffer:
         """The tensor as an operand."""
         return self.program.weight(self.tensor(name, *shape))
+
+    def scaled(self, x: Buffer, factor: float) -> Buffer:
+        """factor * x."""
+        if factor == 1:
+            return x
+        row = self.row(f"{factor:g}", np.full(maximum(x.shape[1]), factor, np.float32))
+        y: Buffer = ops.mul(x, row)
+        return y
 
     def embed(self) -> Buffer:
         """Embeddings of the tokens, [n, dim]."""
@@ -234,6 +197,77 @@ class Parts:
         q, k, v = (self.linear(x, f"{block}attn_{n}", m, bias=bias) for n, m in outputs.items())
         return q, k, v
 
+    def projected(self, x: Buffer, block: str) -> tuple[Buffer, Buffer, Buffer]:
+        """Queries, keys and values, from three matrices or one, with biases if there are any."""
+        c = self.config
+        if self.has(f"{block}attn_qkv.weight"):
+            parts = (c.width, c.kv_width, c.kv_width)
+            q, k, v = self.fused(x, block + "attn_qkv", parts, bias=None)
+            return q, k, v
+        return self.queries_keys_values(x, block, bias=None)
+
+    def fed_forward(
+        self, x: Buffer, block: str, activation: str, *, gated: bool, hidden: int = 0,
+        suffix: str = "",
+    ) -> Buffer:  # fmt: skip
+        """act(up) through `down`; or act(gate) * up, from two matrices or one.
+
+        Activations are "silu", "gelu" (by erf), "gelu_tanh", "relu" and "relu_squared"; names of
+        tensors may have a suffix. Source: Shazeer 2020, GLU Variants Improve Transformer.
+        """
+        hidden = hidden or self.config.hidden
+        names = {part: f"{block}ffn_{part}{suffix}" for part in ("gate", "up", "down")}
+        if not gated:
+            y = activated(self.linear(x, names["up"], hidden, bias=None), activation)
+        else:
+            if suffix or self.has(f"{names['gate']}.weight"):
+                gate, up = (self.linear(x, names[n], hidden, bias=None) for n in ("gate", "up"))
+            else:
+                gate, up = self.fused(x, names["up"], (hidden, hidden), bias=None)
+            y = ops.mul(activated(gate, activation), up)
+        return self.linear(y, names["down"], self.config.dim, bias=None)
+
+    def rope(
+        self,
+        c: RotaryConfig,
+        *,
+        interleaved: bool,
+        base: float = 0.0,
+        factor: float = 0.0,
+        factors: str = "",
+        gain: float = 1.0,
+        growth: tuple[float, int] | None = None,
+        name: str = "",
+    ) -> Rope:
+        """Tables of rotary positions; by default with the model's base and scaling.
+
+        `factors` names a tensor that divides the frequency of each pair.
+        `gain` multiplies cos and sin, and `name` distinguishes tables. With `growth` (beta,
+        period) they also grow, by 1 + beta log(1 + floor(position / period)).
+        """
+        shape = (self.positions, c.rotated // 2)
+        divisors = self._factors(factors, shape[1])
+        if c.yarn and not factor:
+            factor, gain = 1.0, gain * c.yarn.gain
+            divisors = c.yarn.divisors(base or c.rope_base, c.rope_factor, c.rotated)
+        table = partial(
+            rotary_table, shape=shape, base=base or c.rope_base, factor=factor or c.rope_factor,
+            divisors=divisors, gain=gain, growth=growth,
+        )  # fmt: skip
+        cos, sin = (
+            self.program.table(f"rope.{name}{f.__name__}", shape, partial(table, f))
+            for f in (np.cos, np.sin)
+        )
+        return Rope(cos, sin, interleaved)
+
+    def _factors(self, name: str, pairs: int) -> npt.NDArray[np.float64] | None:
+        if not name:
+            return None
+        factors = self.tensor(name, pairs).decode().astype(np.float64)
+        if not np.all(factors > 0):
+            raise FormatError(f"{self.file.path}: tensor '{name}': expected positive numbers")
+        return factors
+
 
 class Decoder(Parts):
     """A model under capture: inputs `ids`, output `logits`, sizes `n`, `position`, `rows`.
@@ -262,7 +296,7 @@ class Decoder(Parts):
                 f"{file.path}: cache 'q8_0': head_dim {config.head_dim}: expected a multiple of "
                 f"32, at most {ops.MAX_Q8_0_HEAD}"
             )
-        super().__init__(file, config, program, batch)
+        super().__init__(file, config, program, batch, context)
         self.cache, self.position = cache, program.size("position", context)
         self.logit_rows = program.size("rows", min(LOGIT_ROWS, batch))
 
@@ -301,47 +335,6 @@ class Decoder(Parts):
         )  # fmt: skip
         return mixed
 
-    def rope(
-        self,
-        c: RotaryConfig,
-        *,
-        interleaved: bool,
-        base: float = 0.0,
-        factor: float = 0.0,
-        factors: str = "",
-        gain: float = 1.0,
-        growth: tuple[float, int] | None = None,
-        name: str = "",
-    ) -> Rope:
-        """Tables of rotary positions; by default with the model's base and scaling.
-
-        `factors` names a tensor that divides the frequency of each pair.
-        `gain` multiplies cos and sin, and `name` distinguishes tables. With `growth` (beta,
-        period) they also grow, by 1 + beta log(1 + floor(position / period)).
-        """
-        shape = (self.position.maximum, c.rotated // 2)
-        divisors = self._factors(factors, shape[1])
-        if c.yarn and not factor:
-            factor, gain = 1.0, gain * c.yarn.gain
-            divisors = c.yarn.divisors(base or c.rope_base, c.rope_factor, c.rotated)
-        table = partial(
-            _rotary_table, shape=shape, base=base or c.rope_base, factor=factor or c.rope_factor,
-            divisors=divisors, gain=gain, growth=growth,
-        )  # fmt: skip
-        cos, sin = (
-            self.program.table(f"rope.{name}{f.__name__}", shape, partial(table, f))
-            for f in (np.cos, np.sin)
-        )
-        return Rope(cos, sin, interleaved)
-
-    def _factors(self, name: str, pairs: int) -> npt.NDArray[np.float64] | None:
-        if not name:
-            return None
-        factors = self.tensor(name, pairs).decode().astype(np.float64)
-        if not np.all(factors > 0):
-            raise FormatError(f"{self.file.path}: tensor '{name}': expected positive numbers")
-        return factors
-
     def rotate(self, x: Buffer, rope: Rope | None) -> Buffer:
         """Heads rotated by their positions, if there is a table."""
         if rope is None:
@@ -353,24 +346,13 @@ class Decoder(Parts):
         return y
 
 
-def _rotary_table(
-    function: np.ufunc, shape: tuple[int, int], base: float, factor: float,
-    divisors: npt.NDArray[np.float64] | None, gain: float, growth: tuple[float, int] | None,
-) -> npt.NDArray[np.float32]:  # fmt: skip
-    """gain * cos or sin [context, pairs] of position / factor * base^(-j / pairs) / divisor_j.
-
-    `divisors` are those of YaRN, or of Llama 3's scaling (GGUF's ``rope_freqs.weight``).
-    Source: Su et al. 2021, RoFormer; Chen et al. 2023, Position Interpolation.
-    """
-    context, pairs = shape
-    frequency = base ** (-np.arange(pairs, dtype=np.float64) / pairs) / factor
-    if divisors is not None:
-        frequency = frequency / divisors
-    table = np.empty(shape, np.float32)
-    for first in range(0, context, _TABLE_ROWS):  # float64 only for a few rows at a time
-        position = np.arange(first, min(first + _TABLE_ROWS, context), dtype=np.float64)
-        size = np.full(len(position), gain)
-        if growth is not None:
-            size *= 1 + growth[0] * np.log1p(position // growth[1])
-        table[first : first + _TABLE_ROWS] = size[:, None] * function(position[:, None] * frequency)
-    return table
+def activated(x: Buffer, kind: str) -> Buffer:
+    """An activation by its name; see :meth:`Parts.fed_forward`."""
+    if kind == "silu":
+        y: Buffer = ops.silu(x)
+    elif kind.startswith("gelu"):
+        y = ops.gelu(x, approximate="tanh" if kind == "gelu_tanh" else "none")
+    else:
+        y = ops.unary(x, function="relu")
+        y = ops.mul(x, y) if kind == "relu_squared" else y
+    return y

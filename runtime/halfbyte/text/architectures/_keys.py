@@ -12,6 +12,7 @@ import numpy as np
 
 from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats import metadata
+from halfbyte.formats.embedding import DENSE_NUMBERS
 from halfbyte.formats.model_file import ModelFile
 
 # Further keys of llama.cpp's, with the values that describe the models built here. PASSED are those
@@ -19,6 +20,7 @@ from halfbyte.formats.model_file import ModelFile
 _OTHERS: dict[str, object] = {
     "vocab_size": metadata.ANY,  # the embedding has it
     "tensor_data_layout": metadata.ANY,
+    **{f"dense_{n}_feat_{end}": metadata.ANY for n in DENSE_NUMBERS for end in ("in", "out")},
     "attention.layer_norm_epsilon": metadata.ANY,
     "attention.layer_norm_rms_epsilon": metadata.ANY,
     "rope.scaling.factor": 1,
@@ -118,6 +120,17 @@ class Keys:
             raise self.error(key, f"expected true or false, found {type(value).__name__}")
         return bool(value)
 
+    def one_of(self, key: str, *known: str) -> str:
+        """One of these strings, by default the first."""
+        name = self._name(key)
+        value = metadata.text(self.file, name) if self.has(key) else known[0]
+        if value not in known:
+            raise UnsupportedError(
+                f"{self.file.path}: metadata '{name}': expected one of {list(known)}, found "
+                f"{value[:40]!r}"
+            )
+        return value
+
     def rope_scaling(self) -> str:
         """The type of scaling of rotary positions."""
         if not self.has("rope.scaling.type"):
@@ -137,18 +150,19 @@ class Keys:
             )
         return 1.0
 
-    def windows(self, layers: int, period: int = 0) -> tuple[int, ...]:
+    def windows(self, layers: int, period: int = 0, *, first: bool = False) -> tuple[int, ...]:
         """The window of each layer, 0 for all positions.
 
         ``attention.sliding_window_pattern`` is either a flag for each layer or a period, whose
-        last layer sees all positions; with 0 all layers have the window.
+        last layer, or `first` one, sees all positions; with 0 all layers have the window.
         """
         window = self.size("attention.sliding_window", 1 << 24, 0, low=0)
         key = "attention.sliding_window_pattern"
         flags: Any = self.file.metadata.get(self._prefix + key)
         if not isinstance(flags, np.ndarray):
             period = self.size(key, 1 << 10, period, low=0)
-            flags = np.arange(1, layers + 1) % period != 0 if period else np.ones(layers, bool)
+            numbers = np.arange(layers) + (not first)
+            flags = numbers % period != 0 if period else np.ones(layers, bool)
         else:
             self._name(key)
             if flags.shape != (layers,) or flags.dtype != np.bool_:

@@ -1,7 +1,8 @@
 """BERT and its kin: encoders with learned positions and a LayerNorm after each part.
 
-A head, for scores of pairs of texts, is a matrix with tanh (``cls``) and one for the labels
-(``cls.output``). RoBERTa's positions begin after those of its padding; GGUF leaves these rows out.
+A head, for scores of pairs of texts, is a matrix with an activation (``cls``) and one for the
+labels (``cls.output``). RoBERTa's positions begin after those of its padding; GGUF leaves these
+rows out.
 """
 
 from __future__ import annotations
@@ -10,28 +11,30 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from halfbyte.formats.embedding import SCORING
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.text.architectures import _encoder
-from halfbyte.text.architectures._decoder import Config
-from halfbyte.text.architectures._encoder import Block
+from halfbyte.text.architectures._encoder import Block, Config
 from halfbyte.text.architectures._keys import Keys
 
 if TYPE_CHECKING:
+    from halfbyte.formats.huggingface.config import Keys as ConfigKeys
     from halfbyte.formats.huggingface.names import Translation
 
 TABLES = _encoder.TABLES
 EQUALIZED: dict[str, tuple[str, ...]] = {}  # biases forbid it
 HEADS = _encoder.HEADS
-build = partial(_encoder.build, Block())
+BLOCK = Block()
+build = partial(_encoder.build, BLOCK)
 
-_EMBEDDINGS = {
+EMBEDDINGS = {
     "word_embeddings": "token_embd",
     "position_embeddings": "position_embd",
     "token_type_embeddings": "token_types",
     "LayerNorm": "token_embd_norm",
 }
-_BERT = {
-    **_EMBEDDINGS,
+BERT = {
+    **EMBEDDINGS,
     "attention.self.query": "attn_q",
     "attention.self.key": "attn_k",
     "attention.self.value": "attn_v",
@@ -42,7 +45,7 @@ _BERT = {
     "output.LayerNorm": "layer_output_norm",
 }
 _DISTILBERT = {
-    **_EMBEDDINGS,
+    **EMBEDDINGS,
     "attention.q_lin": "attn_q",
     "attention.k_lin": "attn_k",
     "attention.v_lin": "attn_v",
@@ -52,18 +55,30 @@ _DISTILBERT = {
     "ffn.lin2": "ffn_down",
     "output_layer_norm": "layer_output_norm",
 }
-# Parts for the training task, beside those of the head
-_TASK = ("cls.", "lm_head.", "vocab_", "pooler.")
+HEAD_NAMES = {"pooler.dense": "cls", "classifier": "cls.output"}
+ROBERTA_NAMES = {"classifier.dense": "cls", "classifier.out_proj": "cls.output"}
 
 
 def _bert(config: Translation) -> None:
-    config.names = _BERT | {"pooler.dense": "cls", "classifier": "cls.output"}
+    config.names = BERT | HEAD_NAMES
 
 
 def _roberta(config: Translation) -> None:
-    config.names = _BERT | {"classifier.dense": "cls", "classifier.out_proj": "cls.output"}
+    config.names = BERT | ROBERTA_NAMES
     config.keys.expect("pad_token_id", 1, None)
     config.skip_positions(2)
+
+
+def _ernie(config: Translation) -> None:
+    config.keys.expect("use_task_id", False, None)
+    _bert(config)
+
+
+def _electra(config: Translation) -> None:
+    config.keys.otherwise(embedding_size=128).expect(
+        "embedding_size", config.keys.integer("hidden_size")
+    )  # others are projected to it
+    config.names = BERT | ROBERTA_NAMES
 
 
 def _distilbert(config: Translation) -> None:
@@ -78,11 +93,20 @@ def _distilbert(config: Translation) -> None:
 _KINDS: dict[str, Callable[[Translation], None]] = {
     "bert": _bert,
     "camembert": _roberta,
+    "data2vec-text": _roberta,
     "distilbert": _distilbert,
+    "electra": _electra,
+    "ernie": _ernie,
     "roberta": _roberta,
     "xlm-roberta": _roberta,
 }
 MODEL_TYPES = tuple(_KINDS)
+_ACTIVATIONS = {"distilbert": "relu", "electra": "gelu"}  # of heads; others have tanh
+
+
+def variant(keys: ConfigKeys) -> str:
+    """The architecture of a config that is not BERT's: Jina's models have the same type."""
+    return "jina_bert_v2" if keys.get("position_embedding_type") == "alibi" else ""
 
 
 def translate(config: Translation) -> None:
@@ -96,13 +120,11 @@ def translate(config: Translation) -> None:
     keys.expect("sinusoidal_pos_embds", False, True)  # their values are weights, too
     config.encoder("bert")
     head = config.classifies()
-    if head and config.kind == "distilbert":
-        config.refuse_head("relu before its last matrix")
-    config.dropped = tuple(part for part in _TASK if not (head and part == "pooler."))
-    if not head:
-        config.names = {k: v for k, v in config.names.items() if not v.startswith("cls")}
+    if head and config.kind in _ACTIVATIONS:
+        config.metadata[SCORING] = _ACTIVATIONS[config.kind]
+    _encoder.without_task(config, head)
 
 
 def read_config(file: ModelFile) -> Config:
     """Hyperparameters from metadata, under ``bert.*``."""
-    return _encoder.read_config(Keys(file, "bert"))
+    return _encoder.read_config(Keys(file, "bert"), BLOCK)

@@ -23,32 +23,41 @@ from halfbyte.text.architectures.llama import NAMES
 from halfbyte.text.architectures.qwen3 import HEAD_NORMS
 
 if TYPE_CHECKING:
+    from halfbyte.formats.huggingface.config import Keys as ConfigKeys
     from halfbyte.formats.huggingface.names import Translation
 
 TABLES: frozenset[str] = frozenset()
 EQUALIZED = CHANNELS
 MODEL_TYPES = ("gemma3", "gemma3_text")
-_PERIOD = 6  # layers, the last without a window, if a file does not say
+PERIOD = 6  # layers, the last without a window, if a file does not say
 _LAYERS_27B = 62  # only this size scales by dim / heads, which llama.cpp's files do not say
+
+
+def variant(keys: ConfigKeys) -> str:
+    """EmbeddingGemma, if keys after the query are seen."""
+    inner = keys.inner("text_config") if "text_config" in keys.values else keys
+    return "gemma_embedding" if inner.get("use_bidirectional_attention") is True else ""
 
 
 def translate(config: Translation) -> None:
     """Translate a config.json into GGUF's terms."""
+    translate_as(config, "gemma3")
+
+
+def translate_as(config: Translation, architecture: str) -> None:
+    """The same, for an architecture with these layers."""
     if config.kind == "gemma3":  # with a vision model
         config.keys = config.keys.inner("text_config")
     keys, values = config.keys, config.metadata
     keys.expect("hidden_activation", "gelu_pytorch_tanh", None)
     keys.expect("attn_logit_softcapping", None)
     keys.expect("final_logit_softcapping", None)
-    keys.expect("use_bidirectional_attention", False, None)
-    config.decoder("gemma3", 256)
+    config.decoder(architecture, 256)
     _translate_rope(config)
-    period = keys.integer(
-        "sliding_window_pattern", keys.integer("_sliding_window_pattern", _PERIOD)
-    )
+    period = keys.integer("sliding_window_pattern", keys.integer("_sliding_window_pattern", PERIOD))
     layers = config.local_layers(lambda layer: (layer + 1) % period != 0)
     config.windows(layers)
-    if layers == [(layer + 1) % _PERIOD != 0 for layer in range(len(layers))]:
+    if layers == [(layer + 1) % PERIOD != 0 for layer in range(len(layers))]:
         values.pop("attention.sliding_window_pattern", None)  # llama.cpp's default
     scalar = keys.number("query_pre_attn_scalar", 256.0)
     if scalar != values["attention.key_length"]:
@@ -89,7 +98,7 @@ class Config(RotaryConfig):
 def read_config(file: ModelFile) -> Config:
     """Hyperparameters from metadata, under ``gemma3.*``."""
     keys = Keys(file, "gemma3")
-    c = _decoder.rotary(keys, period=_PERIOD)
+    c = _decoder.rotary(keys, period=PERIOD)
     wide = c.dim / c.heads if c.layers == _LAYERS_27B else c.head_dim
     config = Config(
         **vars(c),

@@ -111,9 +111,10 @@ class BaseTokenizer(ABC):
         ids = vocabulary.listed(BETWEEN)
         if ids is not None:
             return ids
-        # GGUF's flag is about texts alone in BERT's files; llama.cpp has two tokens in others
         bert = vocabulary.file.metadata.get("tokenizer.ggml.model") == "bert"
-        twice = not bert and self.after and vocabulary.flag("add_sep_token", True)
+        if bert and "tokenizer.ggml.add_eos_token" not in vocabulary.file.metadata:
+            return self.after  # in such files the flag is about a text alone
+        twice = self.after and vocabulary.flag("add_sep_token", not bert)
         return [*self.after, separator] if twice else self.after
 
     @property

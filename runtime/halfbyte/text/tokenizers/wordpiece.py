@@ -37,7 +37,8 @@ class WordPieceTokenizer(BaseTokenizer):
         self._longest = max(map(len, tokens), default=0)
         if vocabulary.flag("add_bos_token", True):
             self.before = [vocabulary.ids["cls"]]
-        if vocabulary.flag("add_sep_token", True):
+        # with a flag for the end, as in llama.cpp's files of today, that of separators is for pairs
+        if vocabulary.flag("add_eos_token", vocabulary.flag("add_sep_token", True)):
             self.after = [vocabulary.ids["seperator"]]
 
     def token_bytes(self, token: int) -> bytes:
