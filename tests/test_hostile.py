@@ -125,7 +125,7 @@ HEADERS = {
     "dimension 0": (start(1) + info("a", [32, 0]), "has no elements"),
     "2^63 elements": (start(1) + info("a", [2**63]), "tensor 'a'"),
     "product of 2^252": (start(1) + info("a", [2**63] * 4), "tensor 'a'"),
-    "unknown type": (start(1) + info("a", [256], 16), "found 16 (IQ2_XXS)"),
+    "unknown type": (start(1) + info("a", [256], 41), "found 41 (Q1_0)"),
     "half a block": (start(1) + info("a", [33], 2), "33 columns is not a multiple of Q4_0's"),
     "outside": (start(1) + info("a", [8], 0, 1 << 40), "the file has"),
     "odd offset": (start(1) + info("a", [1], 0, 7) + bytes(99), "is not a multiple of 32"),

@@ -160,8 +160,8 @@ PACKED(matmul_widened_q8_0_r16, q8_0_r16)
 
 /* ---- linear/blocks_body.inc ---- */
 
-/* All of the above for the formats whose blocks have minima or nested scales: Q4_1, Q5_0, Q5_1 and
- * the K-quants. Products with int8 activations add, in the order of a row's blocks of 32 or 16
+/* All of the above for the formats whose blocks have minima or nested scales (Q4_1, Q5_0, Q5_1 and
+ * the K-quants), or whose integers are looked up in a table. Products with int8 activations add, in the order of a row's blocks of 32 or 16
  * columns, (d * xd) * float(sum q * xq) and, for formats with minima, m * (xd * float(xs)). */
 #define BLOCKS(type)                                                        \
   GATHER(type, type, 8)                                                     \
@@ -176,6 +176,12 @@ BLOCKS(q5_1)
 BLOCKS(q4_k)
 BLOCKS(q5_k)
 BLOCKS(q6_k)
+BLOCKS(iq4_nl)
+BLOCKS(mxfp4)
+BLOCKS(iq4_xs)
+BLOCKS(codes)
+BLOCKS(codes_min)
+BLOCKS(fp4)
 #undef BLOCKS
 #undef PACK
 #undef INT8

@@ -13,6 +13,13 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
+/* The same where code that is not unrolled would be much slower, and may be large */
+#ifdef __wasm__
+#define UNROLL_FAST
+#else
+#define UNROLL_FAST UNROLL
+#endif
+
 /* A function that is called with constants for its sizes */
 #define INLINE static inline __attribute__((always_inline))
 /* Browsers download the WebAssembly file, so there code that is not time-critical is compiled for
@@ -106,6 +113,48 @@ typedef struct {
 } q6_k;
 _Static_assert(sizeof(q6_k) == 210, "GGUF's Q6_K block");
 
+/* Layout: 32 weights w = d table[q], q as in Q4_0; the tables are in linear/blocks_codes.inc. */
+typedef struct {
+  f16 d;
+  uint8_t qs[16];
+} iq4_nl;
+_Static_assert(sizeof(iq4_nl) == 18, "GGUF's IQ4_NL block");
+
+/* Layout: the same; the scale is 2^(e - 128). */
+typedef struct {
+  uint8_t e, qs[16];
+} mxfp4;
+_Static_assert(sizeof(mxfp4) == 17, "GGUF's MXFP4 block");
+
+/* Layout: 256 weights w = d (s - 32) table[q]; s is six bits for every 32: the low four of s[b] are
+ * in scales_l[b / 2], the high two are bits 2 b and 2 b + 1 of scales_h. Bytes of qs from 16 b on
+ * hold q[32 b] to q[32 b + 31] as in Q4_0. */
+typedef struct {
+  f16 d;
+  uint16_t scales_h;
+  uint8_t scales_l[4], qs[128];
+} iq4_xs;
+_Static_assert(sizeof(iq4_xs) == 136, "GGUF's IQ4_XS block");
+
+/* Layouts that only memory has, of types whose blocks in files kernels do not read
+ * (halfbyte/weights/codes.py): w = (d unit s) table[q] with s for every 16, where `kind` chooses
+ * table and unit, the same in a whole matrix; w = (d s) q - (dmin m), s and m in the low and the
+ * high half of a byte; w = d table[q] with d for every 16. qs is as in iq4_xs. */
+typedef struct {
+  f16 d;
+  uint16_t kind;
+  i8 scales[16];
+  uint8_t qs[128];
+} codes;
+typedef struct {
+  f16 d, dmin;
+  uint8_t scales[16], qs[128];
+} codes_min;
+typedef struct {
+  f16 d[2];
+  uint8_t qs[16];
+} fp4;
+
 /* Layout: packed rows. Blocks of sixteen rows are stored together, one after the other: first the
  * scales of all rows, then the quantized values of four columns at a time, row by row. qs[i][r][c]
  * is byte 4 i + c of row r's block; nothing else changes. Rows after the last multiple of sixteen
@@ -165,6 +214,35 @@ typedef struct {
   i8 scales[16][16];
   quantized_6 quantized[8];
 } q6_k_r16;
+typedef struct {
+  f16 d[16];
+  quantized_4 quantized;
+} iq4_nl_r16;
+typedef struct {
+  uint8_t e[16];
+  quantized_4 quantized;
+} mxfp4_r16;
+typedef struct {
+  f16 d[16];
+  uint16_t scales_h[16];
+  uint8_t scales_l[4][16];
+  quantized_4 quantized[8];
+} iq4_xs_r16;
+typedef struct {
+  f16 d[16];
+  uint16_t kind[16];
+  i8 scales[16][16];
+  quantized_4 quantized[8];
+} codes_r16;
+typedef struct {
+  f16 d[16], dmin[16];
+  uint8_t scales[16][16];
+  quantized_4 quantized[8];
+} codes_min_r16;
+typedef struct {
+  f16 d[2][16];
+  quantized_4 quantized;
+} fp4_r16;
 #define SAME_SIZE(type) _Static_assert(sizeof(type##_r16) == 16 * sizeof(type), "a permutation")
 SAME_SIZE(q4_1);
 SAME_SIZE(q5_0);
@@ -172,6 +250,12 @@ SAME_SIZE(q5_1);
 SAME_SIZE(q4_k);
 SAME_SIZE(q5_k);
 SAME_SIZE(q6_k);
+SAME_SIZE(iq4_nl);
+SAME_SIZE(mxfp4);
+SAME_SIZE(iq4_xs);
+SAME_SIZE(codes);
+SAME_SIZE(codes_min);
+SAME_SIZE(fp4);
 #undef SAME_SIZE
 
 /* A unit of a product with packed rows: two panels of sixteen rows, with as many rows of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import weakref
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from halfbyte.core.passes import optimize
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats.derived import DerivedTensor
 from halfbyte.quantize import quantize_file
+from halfbyte.quantize.gguf_writer import write_gguf
+from halfbyte.text import footprint
 from halfbyte.text.loading import load_bytes
 from halfbyte.text.model import LanguageModel
 from halfbyte.text.opening import open_bytes, open_model
@@ -63,15 +66,11 @@ def test_layout_is_the_one_described(name: str) -> None:
     size, count = 16 * layout.block_bytes, 512 // layout.block
     for row, block in ((0, 0), (5, 1), (15, 1), (16, 0), (31, 1)):
         place, r = (row // 16 * count + block) * size, row % 16
-        for field in ("d", "m", "dmin"):
-            if field in blocks.dtype.names:
-                scale_bytes = packed[place + 2 * r : place + 2 * r + 2]
-                assert scale_bytes.tobytes() == blocks[field][row, block].tobytes()
-                place += 32
-        if "scales" in blocks.dtype.names:
-            for scale in blocks["scales"][row, block].view(np.uint8):
-                assert packed[place + r] == scale
-                place += 16
+        for field in sorted({*blocks.dtype.names} - {"qs", "qh", "ql"}):
+            for scale in blocks[field][row, block].reshape(-1):
+                scale_bytes = packed[place + scale.nbytes * r :][: scale.nbytes]
+                assert scale_bytes.tobytes() == scale.tobytes()
+                place += 16 * scale.nbytes
         for column in range(layout.block):
             b, c = divmod(column, 32)
             fours = packed[place + 64 * layout.bits * b + 4 * r + c % 4 :: 64]
@@ -268,5 +267,32 @@ def test_the_plan_decides(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         halfbyte.load(path, weights="always")
 
 
+def test_converted_weights_are_beside_the_file(repository: Path, tmp_path: Path) -> None:
+    """The plan counts them at their size in memory, in a tab beside the whole file."""
+    load_tool(repository, "make_model").make_model(tmp_path / "m.gguf", "tiny-256", "Q4_K")
+    model = open_model(tmp_path / "m.gguf")
+    few = {t.name for t in model.tensors.values() if t.format is FORMATS["Q4_K"]}
+    tensors = []
+    for t in model.tensors.values():
+        data = np.zeros(t.row_count * FORMATS["IQ2_XS"].row_bytes(t.columns), np.uint8)
+        tensors.append(Tensor(t.name, FORMATS["IQ2_XS"], t.shape, data) if t.name in few else t)
+    write_gguf(tmp_path / "few.gguf", model.metadata, tensors)
+    file = open_model(tmp_path / "few.gguf")
+    planned = plan(file, Settings())
+    weights = sum(math.prod(t.shape) for t in tensors if t.name in few)
+    assert planned.memory["weights (converted)"] == weights * 148 // 256
+    others = sum(t.nbytes for t in tensors if t.name not in few and len(t.shape) > 1)
+    assert planned.memory["weights (packed)"] == others
+    stored = weights * 74 // 256
+    assert footprint.bytes_in_file(planned.program) == stored + sum(
+        t.nbytes for t in tensors if t.name not in few
+    )
+    assert footprint.in_tab(planned.memory, 1)["weights (converted)"] == weights * 148 // 256
+    with halfbyte.load(tmp_path / "few.gguf") as loaded:
+        held = [b for b in loaded.program.buffers if b.dtype == "codes_r16"]
+        assert sum(b.nbytes for b in held) == weights * 148 // 256
+
+
 def test_formats_of_files_have_layouts() -> None:
-    assert {name.removesuffix("_R16") for name in LAYOUTS} < set(FORMATS)
+    memory_only = {f.in_memory.name for f in FORMATS.values() if f.in_memory}
+    assert {name.removesuffix("_R16") for name in LAYOUTS} < {*FORMATS} | memory_only

@@ -30,7 +30,9 @@ from halfbyte.weights import FORMATS, BlockFormat, Tensor
 F32 = npt.NDArray[np.float32]
 IDS = [1, *np.random.default_rng(5).integers(300, 512, 47).tolist()]
 LENGTHS = list(range(1, 49, 3))
-BLOCKS = [name for name, f in FORMATS.items() if issubclass(f, BlockFormat)]
+QUANTIZED = [name for name, f in FORMATS.items() if f.block > 1]
+WRITTEN = [name for name in QUANTIZED if FORMATS[name].presets]
+READ = [name for name in QUANTIZED if name not in WRITTEN]
 PRESETS = [name for name, kind in presets().items() if issubclass(kind.format, BlockFormat)]
 
 # Mean KL divergence in nats. llama.cpp rounds activations to int8 in blocks of 256 for K-quants,
@@ -49,11 +51,13 @@ def _library() -> Any:
 
 
 def encoded_by_ggml(x: F32, name: str) -> npt.NDArray[np.uint8]:
-    """Rows encoded by llama.cpp's quantizer, without an importance matrix."""
+    """Rows encoded by llama.cpp's quantizer; types that need it have an importance of 1."""
     kind = gguf.GGMLQuantizationType[name]
     rows = np.empty((len(x), FORMATS[name].row_bytes(x.shape[1])), np.uint8)
+    importance = np.ones(x.shape[1], np.float32)
+    needed = importance.ctypes.data if name in ("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS") else None
     written = _library().ggml_quantize_chunk(
-        int(kind), x.ctypes.data, rows.ctypes.data, 0, *x.shape, None
+        int(kind), x.ctypes.data, rows.ctypes.data, 0, *x.shape, needed
     )
     assert written == rows.nbytes
     return rows
@@ -73,7 +77,7 @@ def data() -> dict[str, F32]:
     return {name: values.astype(np.float32) for name, values in cases.items()}
 
 
-@pytest.mark.parametrize("name", BLOCKS)
+@pytest.mark.parametrize("name", QUANTIZED)
 def test_what_ggml_encodes_is_decoded_as_gguf_does(name: str) -> None:
     for label, x in data().items():
         rows = encoded_by_ggml(x, name)
@@ -83,7 +87,7 @@ def test_what_ggml_encodes_is_decoded_as_gguf_does(name: str) -> None:
         np.testing.assert_array_equal(decoded, expected, label)
 
 
-@pytest.mark.parametrize("name", BLOCKS)
+@pytest.mark.parametrize("name", WRITTEN)
 def test_errors_are_at_most_ggml_s(name: str) -> None:
     format_, codec = FORMATS[name], Codec()
     for label, x in data().items():
@@ -104,9 +108,9 @@ def random_model(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     return path
 
 
-def logits(path: Path) -> F32:
+def logits(path: Path, weights: str = "auto") -> F32:
     """Our logits after texts of LENGTHS."""
-    with halfbyte.load(path, cache="f32") as model:
+    with halfbyte.load(path, cache="f32", weights=weights) as model:
         rows: F32 = model.logits(IDS)[np.array(LENGTHS) - 1]
         return rows
 
@@ -124,14 +128,39 @@ def test_files_of_llama_cpp_s_encoder_run(kind: str, random_model: Path, tmp_pat
     """Files with the types of our preset and the bytes of its encoders."""
     path, theirs_path = tmp_path / "m.gguf", tmp_path / "theirs.gguf"
     quantize_file(random_model, kind, path)
-    source, file = open_model(random_model), open_model(path)
-    tensors = []
-    for tensor in file.tensors.values():
-        if issubclass(tensor.format, BlockFormat):
-            rows = encoded_by_ggml(source.tensors[tensor.name].decode(), tensor.format.name)
-            tensor = Tensor(tensor.name, tensor.format, tensor.shape, rows.reshape(-1))
-        tensors.append(tensor)
-    write_gguf(theirs_path, file.metadata, tensors)
+    write_encoded(theirs_path, random_model, path)
     theirs = log_probabilities(theirs_path, IDS, LENGTHS, 512)
     assert divergence(theirs, log_softmax(logits(theirs_path))) <= BOUND
     assert divergence(theirs, log_softmax(logits(path))) > 4 * BOUND  # encoded by us
+
+
+def write_encoded(path: Path, source: Path, like: Path, name: str = "") -> None:
+    """A model with the bytes of llama.cpp's encoders, in the types of another, or in one type."""
+    matrices, file, tensors = open_model(source).tensors, open_model(like), []
+    for tensor in file.tensors.values():
+        if tensor.format.block > 1:
+            kind = FORMATS[name or tensor.format.name]
+            rows = encoded_by_ggml(matrices[tensor.name].decode(), kind.name)
+            tensor = Tensor(tensor.name, kind, tensor.shape, rows.reshape(-1))
+        tensors.append(tensor)
+    write_gguf(path, file.metadata, tensors)
+
+
+@pytest.fixture(scope="module")
+def plain_q4_k(random_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("types") / "like.gguf"
+    quantize_file(random_model, "Q4_K", path)
+    return path
+
+
+@pytest.mark.parametrize("name", READ)
+def test_types_that_are_only_read(
+    name: str, random_model: Path, plain_q4_k: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "m.gguf"
+    write_encoded(path, random_model, plain_q4_k, name)
+    theirs = log_probabilities(path, IDS, LENGTHS, 512)
+    ours = logits(path)
+    assert divergence(theirs, log_softmax(ours)) <= BOUND
+    if name in ("IQ4_XS", "IQ2_XS"):
+        np.testing.assert_array_equal(logits(path, weights="mapped"), ours)

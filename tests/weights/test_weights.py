@@ -14,6 +14,9 @@ from halfbyte.weights import (
     F16,
     F32,
     FORMATS,
+    IQ4_NL,
+    IQ4_XS,
+    MXFP4,
     Q4_0,
     Q4_K,
     Q5_K,
@@ -25,8 +28,8 @@ from halfbyte.weights import (
 F32Array = npt.NDArray[np.float32]
 K = 256
 BLOCKS = [f for f in FORMATS.values() if issubclass(f, BlockFormat)]
-K_QUANTS = (Q4_K, Q5_K, Q6_K)  # which gguf.quants decodes but does not encode
-ENCODED = [name for name, f in FORMATS.items() if f not in K_QUANTS]
+DECODED_ONLY = (Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS)  # by gguf.quants
+ENCODED = [name for name, f in FORMATS.items() if f not in DECODED_ONLY and not f.in_memory]
 
 
 def values() -> F32Array:
@@ -80,10 +83,14 @@ def test_stored_integers_are_those_read(format_: type[BlockFormat]) -> None:
             assert not copy[name].any()
             copy[name] = blocks[name]
     np.testing.assert_array_equal(copy.view(np.uint8), rows)
-    if format_ in (Q4_K, Q5_K):
-        copy["scales"] = 0
-        format_.store_scales(copy, *format_.get_scales(blocks))  # type: ignore[attr-defined]
-        np.testing.assert_array_equal(copy["scales"], blocks["scales"])
+    if format_ in (Q4_K, Q5_K, IQ4_XS):
+        for name in {"scales", "scales_h", "scales_l"} & {*blocks.dtype.names}:
+            copy[name] = 0
+        scales = format_.get_scales(blocks)  # type: ignore[attr-defined]
+        format_.store_scales(  # type: ignore[attr-defined]
+            copy, *(scales if isinstance(scales, tuple) else (scales,))
+        )
+        np.testing.assert_array_equal(copy.view(np.uint8), rows)
 
 
 @pytest.mark.parametrize(("format_", "bits"), [(Q4_K, 4), (Q5_K, 5), (Q6_K, 6)])
@@ -183,7 +190,7 @@ def test_rounding_of_f16_and_bf16() -> None:
     assert encoded == [0x3F80, 0x3F82, 0x7FC0, 0xFFC0, 0x7F80]
 
 
-@pytest.mark.parametrize("format_", [F16, BF16, *BLOCKS])
+@pytest.mark.parametrize("format_", [F16, BF16, *(f for f in BLOCKS if f is not MXFP4)])
 def test_limit_is_where_numbers_stay_finite(format_: type[WeightFormat]) -> None:
     below = np.zeros((1, K), np.float32)
     below[0, 0] = -np.nextafter(np.float32(format_.limit), np.float32(0))
@@ -212,6 +219,26 @@ def test_rows_are_whole_blocks() -> None:
     with pytest.raises(HalfbyteError, match="100 columns is not a multiple of Q4_0's block of 32"):
         Q4_0.row_bytes(100)
     assert F32.row_bytes(100) == 400
+
+
+def test_all_types_of_gguf() -> None:
+    """Every quantized type of which a file may have weights."""
+    of_others = {"Q8_1", "Q8_K", "I8", "I16", "I32", "I64", "F64", "Q1_0"}
+    assert {t.name for t in gguf.GGMLQuantizationType} - of_others == {*FORMATS}
+
+
+@pytest.mark.parametrize("format_", [f for f in FORMATS.values() if f.in_memory])
+def test_layouts_of_memory_have_the_same_numbers(format_: type[WeightFormat]) -> None:
+    """Integers and scales in memory are the numbers of the file, bit for bit."""
+    layout = format_.in_memory
+    assert layout is not None
+    rows = np.random.default_rng(5).integers(0, 256, (64, format_.row_bytes(512)), np.uint8)
+    memory = format_.converted(rows)
+    assert memory.shape == (64, layout.row_bytes(512))
+    with np.errstate(all="ignore"):
+        q, d, m = layout.quantized(memory)
+        values = q.astype(np.float32) * d[..., None] + (0 if m is None else m[..., None])
+        np.testing.assert_array_equal(values.reshape(64, 512), format_.decode(rows))
 
 
 def test_numbers_of_types_are_those_of_ggml() -> None:

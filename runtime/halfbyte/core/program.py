@@ -20,6 +20,7 @@ from halfbyte.core.buffer import SHARED, Buffer, Dim, Kind, Size
 from halfbyte.core.dtypes import dtype_key
 from halfbyte.core.instruction import Instruction
 from halfbyte.errors import ProgramError, printable
+from halfbyte.formats.derived import converted
 from halfbyte.weights import F32, Tensor
 
 _MAX_LINE = 1 << 16  # characters of an instruction in a dump
@@ -77,12 +78,14 @@ class Program:
     def weight(self, tensor: Tensor) -> Buffer:
         """The buffer of a tensor of the model's file, always the same one.
 
-        Vectors are float32 operands: those in another format are decoded here.
+        Vectors are float32 operands: those in another format are decoded here. A matrix whose
+        format has a layout of its own in memory is converted when its bytes are needed.
         """
         if len(tensor.shape) == 1 and tensor.format is not F32:
             return self.constant(tensor.name, tensor.decode())
         known = self._weights.get(tensor.name)
         if known is None:
+            tensor = converted(tensor)
             dtype = tensor.format.dtype
             known = Buffer(tensor.name, Kind.WEIGHT, dtype, tensor.shape, tensor)
             self._weights[tensor.name] = known

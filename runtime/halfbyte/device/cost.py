@@ -20,7 +20,6 @@ from halfbyte.core.instruction import Instruction
 from halfbyte.core.program import Program
 from halfbyte.device.kernels import HOST, ROWS, Kernel, kernel_of
 from halfbyte.device.quantity import Quantity
-from halfbyte.weights import BY_DTYPE, BY_GGML_TYPE
 from halfbyte.weights.registry import is_packed
 
 F64 = npt.NDArray[np.float64]
@@ -78,7 +77,7 @@ def kind_of(instruction: Instruction, to_pack: Collection[Buffer] = ()) -> str:
 
 def _in_files(dtype: str) -> str:
     """The dtype that packed weights have in a file; other dtypes unchanged."""
-    return BY_GGML_TYPE[BY_DTYPE[dtype].ggml_type].dtype if is_packed(dtype) else dtype
+    return dtype.removesuffix("_r16") if is_packed(dtype) else dtype
 
 
 def _in_rows(instruction: Instruction, to_pack: Collection[Buffer]) -> bool:

@@ -14,7 +14,6 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from halfbyte.core.buffer import Kind
 from halfbyte.device.cost import F64, Rates
 from halfbyte.device.profile import Profile
 from halfbyte.device.quantity import Quantity
@@ -246,7 +245,7 @@ class Fitter:
         """Bytes by kind: in a tab, weights are packed in place, in the heap that has the file."""
         if not self.room.tab:
             return planned.memory
-        weights = planned.program.bytes_by_kind()[Kind.WEIGHT]
+        weights = footprint.bytes_in_file(planned.program)
         beside = {k: v for k, v in planned.memory.items() if k != "weights (packed)"}
         return footprint.in_tab(beside, weights + self._header)
 

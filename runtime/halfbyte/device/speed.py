@@ -179,7 +179,8 @@ class Speed:
         batch, context = program.sizes["n"].maximum, program.sizes["position"].maximum
         batch = min(prompt, batch, context)
         position = min(position, context - 1)
-        held = plan.memory["weights (packed)"] + plan.memory["weights (mapped)"]
+        kinds = ("packed", "mapped", "converted")
+        held = sum(plan.memory[f"weights ({kind})"] for kind in kinds)
         whole = held + plan.memory["KV cache"]
         cached = held > 0 and whole <= profile.memory.cache_mb.value * 1e6
         token, prefill = (

@@ -138,6 +138,25 @@ def widened(tensor: Tensor, name: str, function: Callable[[F32Array], F32Array])
     return DerivedTensor(name, F32, (tensor.columns,), make)
 
 
+class ConvertedTensor(DerivedTensor):
+    """A tensor in the layout that its format has in memory, which takes more than in the file."""
+
+    stored: int  # bytes in the file
+
+    def __init__(self, tensor: Tensor, layout: type[WeightFormat]) -> None:
+        def make(first: int, count: int) -> U8:
+            return tensor.format.converted(tensor.take(first, count))
+
+        super().__init__(tensor.name, layout, tensor.shape, make, tensor.whole)
+        object.__setattr__(self, "stored", tensor.nbytes)
+
+
+def converted(tensor: Tensor) -> Tensor:
+    """The tensor in the layout that its format has in memory, or the tensor itself."""
+    layout = tensor.format.in_memory
+    return tensor if layout is None else ConvertedTensor(tensor, layout)
+
+
 def aligned(tensor: Tensor, name: str) -> Tensor:
     """The tensor under `name`; derived by copying if its address is not aligned for kernels."""
     if isinstance(tensor, DerivedTensor):

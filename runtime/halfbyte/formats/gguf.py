@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.errors import FormatError, UnsupportedError
+from halfbyte.errors import FormatError, UnsupportedError, nearest
 from halfbyte.formats.mapped import Pages, is_apart, refuse_overlaps, size_of
 from halfbyte.formats.model_file import MetadataValue, ModelFile
 from halfbyte.weights import BY_GGML_TYPE, FORMATS, Tensor
@@ -38,9 +38,9 @@ SCALARS: dict[int, np.dtype[np.generic]] = {
 
 # ggml's names of types beyond `FORMATS`, for messages only
 _OTHER_TYPES = {
-    9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS",
-    19: "IQ1_S", 20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS", 24: "I8", 25: "I16",
-    26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4",
+    4: "Q4_2", 5: "Q4_3", 9: "Q8_1", 15: "Q8_K", 24: "I8", 25: "I16", 26: "I32", 27: "I64",
+    28: "F64", 31: "Q4_0_4_4", 32: "Q4_0_4_8", 33: "Q4_0_8_8", 36: "IQ4_NL_4_4", 37: "IQ4_NL_4_8",
+    38: "IQ4_NL_8_8", 41: "Q1_0",
 }  # fmt: skip
 
 _MAX_ALIGNMENT = 1 << 16  # the largest page size of any system; writers pad with zeros
@@ -291,9 +291,11 @@ def _map_tensors(
 def _tensor_bytes(where: str, shape: tuple[int, ...], kind: int) -> int:
     weight_format = BY_GGML_TYPE.get(kind)
     if weight_format is None:
-        label = _OTHER_TYPES.get(kind, "unknown")
-        known = ", ".join(FORMATS)
-        raise UnsupportedError(f"{where}: expected type {known}, found {kind} ({label})")
+        label = _OTHER_TYPES.get(kind)
+        known = ", ".join(FORMATS) if label is None else f"such as {nearest(label, [*FORMATS])}"
+        raise UnsupportedError(
+            f"{where}: expected type {known}, found {kind} ({label or 'unknown'})"
+        )
     if 0 in shape:
         raise FormatError(f"{where}: shape {shape} has no elements")
     if shape[-1] % weight_format.block:

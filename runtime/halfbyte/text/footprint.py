@@ -14,6 +14,7 @@ import numpy.typing as npt
 from halfbyte.core.buffer import Buffer, Kind
 from halfbyte.core.passes.stream_weights import window_bytes
 from halfbyte.core.program import Program
+from halfbyte.formats.derived import ConvertedTensor
 from halfbyte.formats.mapped import is_mapped
 from halfbyte.weights import Tensor
 from halfbyte.weights.registry import is_packed
@@ -46,7 +47,8 @@ def planned(
     """Bytes by kind: the program's, the tokenizer's and the interpreter's.
 
     Mapped weights count in full: their pages are resident once they have been read, although the
-    system may drop them; it may not drop packed ones. Of streamed weights the two windows count.
+    system may drop them; it may not drop packed ones, nor those converted to a layout of memory,
+    packed or not. Of streamed weights the two windows count.
 
     Parameters
     ----------
@@ -62,10 +64,13 @@ def planned(
         copied = sum(
             b.nbytes for b in program.buffers if b.kind is Kind.WEIGHT and len(b.shape) == 1
         )
+    made = sum(b.nbytes for b in converted(program))
     packed = sum(b.nbytes for b in program.buffers if b in unpacked or is_packed(b.dtype))
+    packed -= sum(b.nbytes for b in converted(program) if b in unpacked)
     return {
-        "weights (mapped)": by_kind[Kind.WEIGHT] - packed - copied,
+        "weights (mapped)": by_kind[Kind.WEIGHT] - packed - made - copied,
         "weights (packed)": packed,
+        "weights (converted)": made,
         "weights (streamed)": windows,
         "KV cache": by_kind[Kind.STATE],
         "activations": by_kind[Kind.SCRATCH] + by_kind[Kind.INPUT] + by_kind[Kind.OUTPUT] - windows,
@@ -73,6 +78,18 @@ def planned(
         "tokenizer": tokens * TOKEN_BYTES + merges * MERGE_BYTES,
         "interpreter": process_bytes(),
     }
+
+
+def converted(program: Program) -> list[Buffer]:
+    """Weights whose bytes in memory are not those of the file, and come beside them."""
+    return [b for b in program.buffers if isinstance(b.value, ConvertedTensor)]
+
+
+def bytes_in_file(program: Program) -> int:
+    """Bytes of the program's weights in the model's file."""
+    return program.bytes_by_kind()[Kind.WEIGHT] + sum(
+        b.value.stored - b.nbytes for b in program.buffers if isinstance(b.value, ConvertedTensor)
+    )
 
 
 def planned_graph(
@@ -123,7 +140,8 @@ def _where(array: npt.NDArray[Any], own: str) -> str:
 def in_tab(memory: Mapping[str, int], file: int) -> dict[str, int]:
     """The same in a browser's tab, whose heap holds the model's whole file, of `file` bytes.
 
-    `memory` does not count weights that are packed in place, in the file.
+    `memory` does not count weights that are packed in place, in the file; converted ones are
+    beside it.
     """
     own = {k: v for k, v in memory.items() if k not in ("weights (mapped)", "weights (streamed)")}
     if "tokenizer" in own:

@@ -55,6 +55,7 @@ class WeightFormat:
     limit: ClassVar[float]  # magnitudes below it encode to finite numbers and scales
     dtype: ClassVar[str]  # of buffers and kernels: the name in small letters
     packed: ClassVar[type[Layout] | None] = None  # the same numbers with rows interleaved
+    in_memory: ClassVar[type[WeightFormat] | None] = None  # if programs run it in another layout
 
     # For `quantize`: types of files (none: the format is only read), and the format for tensors
     # that do not fit, F32 by default
@@ -92,6 +93,11 @@ class WeightFormat:
     @classmethod
     def quantized(cls, rows: U8) -> QuantizedBlocks:
         """Integers, scales and minima of a block format."""
+        raise NotImplementedError
+
+    @classmethod
+    def converted(cls, rows: U8) -> U8:
+        """The same numbers in the layout `in_memory`: bytes [rows, row_bytes of each]."""
         raise NotImplementedError
 
     @classmethod
@@ -137,7 +143,7 @@ class BlockFormat(WeightFormat):
         """d q + m: [rows, columns]."""
         q, d, m = quantized
         values = q.astype(np.float32)
-        with np.errstate(invalid="ignore"):  # 0 times an infinite scale
+        with np.errstate(over="ignore", invalid="ignore"):  # 0 times an infinite scale
             values *= d[..., None]
             if m is not None:
                 values += m[..., None]

@@ -49,7 +49,7 @@ class ScaledFormat(BlockFormat):
         return cls.fit(values, *cls.start(values))
 
 
-class _Nibbles(BlockFormat):
+class Nibbles(BlockFormat):
     """Integers of four bits."""
 
     packing = Packed
@@ -65,7 +65,7 @@ class _Nibbles(BlockFormat):
         blocks["qs"] = (quantized[..., :16] & np.uint8(15)) | (quantized[..., 16:] << np.uint8(4))
 
 
-class _FiveBits(_Nibbles):
+class _FiveBits(Nibbles):
     """Integers of five bits: the fifth bits are stored together."""
 
     bits = 5
@@ -204,7 +204,7 @@ class Q8_0(ScaledFormat):
 
 
 @register
-class Q4_0(_Symmetric, _Nibbles):
+class Q4_0(_Symmetric, Nibbles):
     """Blocks of 32 weights d (q - 8): an F16 scale d, then q in 0 ... 15."""
 
     name = "Q4_0"
@@ -220,7 +220,7 @@ class Q4_0(_Symmetric, _Nibbles):
 
 
 @register
-class Q4_1(_WithMinimum, _Nibbles):
+class Q4_1(_WithMinimum, Nibbles):
     """Blocks of 32 weights d q + m: F16 numbers d and m, then q in 0 ... 15."""
 
     name = "Q4_1"

@@ -38,6 +38,17 @@ def register(format_: Format) -> Format:
     return format_
 
 
+def register_layout(layout: Format) -> Format:
+    """Make a layout known that only memory has: to programs and kernels."""
+    layout.dtype = layout.name.lower()
+    BY_DTYPE[layout.dtype] = layout
+    kind: type[WeightFormat] = layout
+    if issubclass(kind, BlockFormat):
+        packed = packed_rows(kind)
+        BY_DTYPE[packed.dtype] = packed
+    return layout
+
+
 def is_packed(dtype: str) -> bool:
     """Whether a buffer's dtype is a packed layout."""
     return issubclass(BY_DTYPE.get(dtype, WeightFormat), Packed)

@@ -15,23 +15,39 @@ from tests.core.ops import cases_conv, cases_graphs
 from tests.core.ops.case import EPS, TINY, Case, activations
 
 from halfbyte.core import ops
-from halfbyte.weights import BY_DTYPE, FORMATS, Q4_0, Q8_0, BlockFormat, Packed, Tensor
+from halfbyte.weights import BY_DTYPE, Q4_0, Q8_0, BlockFormat, Packed, Tensor
+from halfbyte.weights.codes import KINDS, Codes, CodesMin, Fp4
 from halfbyte.weights.packed import packed_rows
 
-WIDE = tuple(FORMATS)
-BLOCKED = tuple(f.name for f in FORMATS.values() if issubclass(f, BlockFormat))
+WIDE = tuple(f.name for f in BY_DTYPE.values() if not issubclass(f, Packed) and not f.in_memory)
+BLOCKED = tuple(name for name in WIDE if issubclass(BY_DTYPE[name.lower()], BlockFormat))
 PACKED = tuple(f.name for f in BY_DTYPE.values() if issubclass(f, Packed))
 
 
 def weight(name: str, m: int, k: int) -> Tensor:
     """A random matrix in a format, with a row of zeros and extreme integers and scales."""
-    x = activations(m, k, spread=k**-0.5)
     kind = BY_DTYPE[name.lower()]
-    rows = kind.encode(x)
+    if issubclass(kind, Codes | CodesMin | Fp4):
+        rows = memory_only(kind, m, k)
+    else:
+        rows = kind.encode(activations(m, k, spread=k**-0.5))
     if issubclass(kind, BlockFormat):
         spoil(kind, rows.view(kind.layout)[-1, -1:])
     data = kind.pack(rows) if issubclass(kind, Packed) else rows.reshape(-1)
     return Tensor("w", kind, (m, k), data)
+
+
+def memory_only(kind: type[BlockFormat], m: int, k: int) -> npt.NDArray[np.uint8]:
+    """Random rows in a layout that no encoder writes; the kind of `Codes` depends on the size."""
+    random = np.random.default_rng(m)
+    rows = random.integers(0, 256, (m, kind.row_bytes(k)), np.uint8)
+    blocks = rows.view(kind.layout)
+    for name in {"d", "dmin"} & {*(kind.layout.names or ())}:
+        blocks[name] = random.standard_normal(blocks[name].shape) * 0.01
+    blocks[-1]["d"] = 0
+    if issubclass(kind, Codes):
+        blocks["kind"] = (m + k // 256) % len(KINDS)
+    return rows
 
 
 def spoil(kind: type[BlockFormat], block: npt.NDArray[np.void]) -> None:
@@ -47,7 +63,7 @@ def spoil(kind: type[BlockFormat], block: npt.NDArray[np.void]) -> None:
 
 def whole(name: str, k: int) -> int:
     """k, or the next number of columns that is whole blocks of the format."""
-    block = FORMATS[name.removesuffix("_R16")].block
+    block = BY_DTYPE[name.removesuffix("_R16").lower()].block
     return -(-k // block) * block
 
 
@@ -62,7 +78,7 @@ def _matmul() -> Iterator[Case]:
         (9, 160, 48),
     ]
     for name in WIDE:
-        odd = [(1, k, 3) for k in range(1, 34)] if FORMATS[name].block == 1 else []
+        odd = [(1, k, 3) for k in range(1, 34)] if BY_DTYPE[name.lower()].block == 1 else []
         for n, k, m in dict.fromkeys((n, whole(name, k), m) for n, k, m in shapes + odd):
             x, w = activations(n, k), weight(name, m, k)
             size = np.abs(x).astype(np.float64) @ np.abs(w.decode()).T.astype(np.float64)

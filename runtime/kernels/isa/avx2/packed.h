@@ -34,6 +34,16 @@ static inline pw pw_load_q8_0(const uint8_t* quantized, int part) {
   }
   return w;
 }
+static inline void look_up(i8* to, const uint8_t* codes, const i8* table) {
+  __m256i values = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i*)table));
+  __m256i mask = _mm256_set1_epi8(15);
+  UNROLL for (int i = 0; i < 64; i += 32) {
+    __m256i both = load_32(codes + i), high = _mm256_and_si256(_mm256_srli_epi16(both, 4), mask);
+    __m256i low = _mm256_and_si256(both, mask);
+    _mm256_storeu_si256((__m256i*)(to + i), _mm256_shuffle_epi8(values, low));
+    _mm256_storeu_si256((__m256i*)(to + i + 256), _mm256_shuffle_epi8(values, high));
+  }
+}
 /* The bits of columns 4 i to 4 i + 3 from the fourth on, for five and six bits, shifted into place
  */
 static inline __m256i moved(__m256i bits, int left) {
@@ -98,15 +108,22 @@ static inline pi pi_dot_half(const pw* w, int half, const i8* x, pi start) {
                             _mm256_madd_epi16(dot_eight(w, 4 * half + 2, x), one));
   return _mm256_add_epi32(sum, start);
 }
-static inline pi pi_dot_q8_0(const pw* w, const i8* x, pi start) {
+/* columns 4 first to 4 last - 1 */
+INLINE pi dot_signed(const pw* w, int first, int last, const i8* x, pi start) {
   pi sum = start, one = _mm256_set1_epi16(1);
-  UNROLL for (int i = 0; i < 8; i++) {
+  UNROLL for (int i = first; i < last; i++) {
     __m256i sized = _mm256_sign_epi8(four_of(x + 4 * i), w->q[i]);
     __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w->q[i]), sized);
     sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, one));
     __asm__("" : "+x"(sum));
   }
   return sum;
+}
+static inline pi pi_dot_q8_0(const pw* w, const i8* x, pi start) {
+  return dot_signed(w, 0, 8, x, start);
+}
+static inline pi pi_dot_half_q8_0(const pw* w, int half, const i8* x, pi start) {
+  return dot_signed(w, 4 * half, 4 * half + 4, x, start);
 }
 
 /* For several rows of activations (linear/unpacked.inc). Eight bits are unpacked to 16, even and

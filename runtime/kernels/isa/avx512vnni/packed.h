@@ -33,6 +33,13 @@ static inline pw pw_load_q8_0(const uint8_t* quantized, int part) {
   }
   return w;
 }
+static inline void look_up(i8* to, const uint8_t* codes, const i8* table) {
+  __m512i both = _mm512_loadu_si512(codes), mask = _mm512_set1_epi8(15);
+  __m512i values = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i*)table));
+  __m512i high = _mm512_and_si512(_mm512_srli_epi16(both, 4), mask);
+  _mm512_storeu_si512(to, _mm512_shuffle_epi8(values, _mm512_and_si512(both, mask)));
+  _mm512_storeu_si512(to + 256, _mm512_shuffle_epi8(values, high));
+}
 static inline __m512i moved(__m512i bits, int left) {
   return left < 0 ? _mm512_srli_epi16(bits, (unsigned)-left)
                   : _mm512_slli_epi16(bits, (unsigned)left);

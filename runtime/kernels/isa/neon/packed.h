@@ -28,6 +28,13 @@ static inline pw pw_load_q8_0(const uint8_t* quantized, int part) {
   }
   return w;
 }
+static inline void look_up(i8* to, const uint8_t* codes, const i8* table) {
+  int8x16_t values = vld1q_s8(table);
+  UNROLL for (int i = 0; i < 64; i += 16) {
+    vst1q_s8(to + i, vqtbl1q_s8(values, low_4(codes + i)));
+    vst1q_s8(to + i + 256, vqtbl1q_s8(values, high_4(codes + i)));
+  }
+}
 /* The bits of columns 4 i to 4 i + 3 from the fourth on, for five and six bits */
 static inline uint8x16_t moved(uint8x16_t bits, int left) {
   return vshlq_u8(bits, vdupq_n_s8((i8)left));
@@ -82,6 +89,7 @@ static inline pi pi_dot_half(const pw* w, int half, const i8* x, pi start) {
   sum = vdotq_laneq_s32(sum, w->q[4 * half + 2], numbers, 2);
   return vdotq_laneq_s32(sum, w->q[4 * half + 3], numbers, 3);
 }
+#define pi_dot_half_q8_0 pi_dot_half
 #else
 /* Adds up a row's two pairs of products in either half */
 static inline pi fold_pairs(int16x8_t low, int16x8_t high) {
@@ -111,15 +119,21 @@ static inline pi pi_dot_5(const pw* w, const i8* x, pi start) {
 static inline pi pi_dot_half(const pw* w, int half, const i8* x, pi start) {
   return dot_small(w, 4 * half, 4 * half + 4, x, start);
 }
-static inline pi pi_dot_q8_0(const pw* w, const i8* x, pi start) {
+INLINE pi dot_signed(const pw* w, int first, int last, const i8* x, pi start) {
   pi low = vdupq_n_s32(0), high = vdupq_n_s32(0);
-  UNROLL for (int i = 0; i < 8; i += 2) { /* 2 * 128 * 127 fits into 16 bits */
+  UNROLL for (int i = first; i < last; i += 2) { /* 2 * 128 * 127 fits into 16 bits */
     int8x16_t a = four_of(x + 4 * i), b = four_of(x + 4 * i + 4);
-    int16x8_t first = vmull_s8(vget_low_s8(w->q[i]), vget_low_s8(a));
-    low = vpadalq_s16(low, vmlal_s8(first, vget_low_s8(w->q[i + 1]), vget_low_s8(b)));
+    int16x8_t first_pair = vmull_s8(vget_low_s8(w->q[i]), vget_low_s8(a));
+    low = vpadalq_s16(low, vmlal_s8(first_pair, vget_low_s8(w->q[i + 1]), vget_low_s8(b)));
     high = vpadalq_s16(high, vmlal_high_s8(vmull_high_s8(w->q[i], a), w->q[i + 1], b));
   }
   return vaddq_s32(vpaddq_s32(low, high), start);
+}
+static inline pi pi_dot_q8_0(const pw* w, const i8* x, pi start) {
+  return dot_signed(w, 0, 8, x, start);
+}
+static inline pi pi_dot_half_q8_0(const pw* w, int half, const i8* x, pi start) {
+  return dot_signed(w, 4 * half, 4 * half + 4, x, start);
 }
 #endif
 #ifdef HB_MATRIX
@@ -158,6 +172,7 @@ INLINE void pi_dots_half(pi* dots, const pw* w, int parts, int half, const i8* x
     matrix_dots(dots, w, 2 * half, 2 * half + 2, x, stride, starts);
   }
 }
+#define pi_dots_half_q8_0 pi_dots_half
 #else
 #include "isa/shared/dots.h"
 #endif

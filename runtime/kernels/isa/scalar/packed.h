@@ -51,6 +51,14 @@ static inline pw pw_load_6(const uint8_t* quantized, int part) {
   }
   return w;
 }
+/* Values of `table` for 64 bytes of codes: those of the low four bits, and, 256 bytes further,
+ * those of the high ones */
+static inline void look_up(i8* to, const uint8_t* codes, const i8* table) {
+  for (int i = 0; i < 64; i++) {
+    to[i] = table[codes[i] & 15];
+    to[256 + i] = table[codes[i] >> 4];
+  }
+}
 /* sum + the products of four columns */
 static inline pi dot_four(pi sum, const i8 quantized[16][4], const i8* x) {
   for (int row = 0; row < 16; row++) {
@@ -64,7 +72,7 @@ static inline pi dot_four(pi sum, const i8 quantized[16][4], const i8* x) {
 #define QUANTIZED_OF(w, i) w.q[i]
 
 /* pi_dot_<format>(w, x, start): start + the sums of products; pi_dot_half: for the first or the
- * second 16 columns */
+ * second 16 columns; pi_dot_half_q8_0: the same for values of Q8_0 */
 #include "isa/shared/fours.h"
 /* pf_scales(d, part): the scales of a part; pf_load(p), pf_zero(): floats of a part, zeros;
  * pf_add_scaled(sum, v, by): sum + v * by; pf_add_product(sum, scale, by, dots): sum + (scale * by)

@@ -21,5 +21,6 @@ static inline pi pi_dot_5(const pw* w, const i8* x, pi start) {
 static inline pi pi_dot_half(const pw* w, int half, const i8* x, pi start) {
   return dot_fours(w, 4 * half, 4 * half + 4, x, start);
 }
+#define pi_dot_half_q8_0 pi_dot_half
 
 #endif

@@ -41,6 +41,15 @@ static inline pw pw_load_q4_0(const uint8_t* quantized, int part) {
 #define pw_load_5 pw_load_q4_0
 #define pw_load_6 pw_load_q4_0
 
+SHARED void look_up(i8* to, const uint8_t* codes, const i8* table) {
+  v128_t values = wasm_v128_load(table), mask = wasm_i8x16_splat(15);
+  for (int i = 0; i < 64; i += 16) {
+    v128_t both = wasm_v128_load(codes + i), high = wasm_u8x16_shr(both, 4);
+    wasm_v128_store(to + i, wasm_i8x16_swizzle(values, wasm_v128_and(both, mask)));
+    wasm_v128_store(to + i + 256, wasm_i8x16_swizzle(values, high));
+  }
+}
+
 typedef struct {
   v128_t even, odd; /* 16-bit integers */
 } pairs;
@@ -259,9 +268,9 @@ INLINE void pi_dots_half(pi* dots, const pw* w, int parts, int half, const i8* x
   }
 }
 #undef STEP
-/* Q8_0 by products of 16-bit integers */
-INLINE void pair_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x, int64_t stride,
-                           int columns, const pi* starts) {
+/* Q8_0 by products of 16-bit integers: columns 0 to 4 fours - 1 */
+INLINE void pair_dots(pi* dots, const pw* w, int parts, int fours, const i8* x, int64_t stride,
+                      int columns, const pi* starts) {
   UNROLL for (int i = 0; i < parts * columns; i++) { dots[i] = starts[i % columns]; }
 #define STEP(place, offset)                                                                        \
   {                                                                                                \
@@ -275,8 +284,17 @@ INLINE void pair_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x, int64_
       }                                                                                            \
     }                                                                                              \
   }
-  STEPS
+  STEP(0, 0) STEP(64, 4) STEP(128, 8) STEP(192, 12) if (fours == 8) {
+    STEP(256, 16) STEP(320, 20) STEP(384, 24) STEP(448, 28)
+  }
 #undef STEP
+}
+/* Half a block: 16 columns */
+INLINE void pi_dots_half_q8_0(pi* dots, const pw* w, int parts, int half, const i8* x,
+                              int64_t stride, int columns, const pi* starts) {
+  pw upper[PARTS];
+  UNROLL for (int p = 0; p < parts; p++) { upper[p].quantized = w[p].quantized + 256 * half; }
+  pair_dots(dots, upper, parts, 4, x + 16 * half, stride, columns, starts);
 }
 #ifdef HB_WASM_RELAXED
 /* A value is its low seven bits, minus 128 if it is negative: two products of seven bits */
@@ -313,7 +331,7 @@ INLINE void row_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x) {
 }
 /* Several columns are unpacked: linear/unpacked.inc */
 INLINE void composed_row_q8_0(pi* dots, const pw* w, int parts, const i8* x, pi start) {
-  pair_dots_q8_0(dots, w, parts, x, 0, 1, &start);
+  pair_dots(dots, w, parts, 8, x, 0, 1, &start);
 }
 INLINE void pi_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x, int64_t stride, int columns,
                          const pi* starts) {
@@ -334,7 +352,10 @@ INLINE void pi_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x, int64_t 
 #undef STEP
 }
 #else
-#define pi_dots_q8_0 pair_dots_q8_0
+INLINE void pi_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x, int64_t stride, int columns,
+                         const pi* starts) {
+  pair_dots(dots, w, parts, 8, x, stride, columns, starts);
+}
 #endif
 #undef ALL_QUANTIZED
 #undef STEPS
