@@ -12,7 +12,8 @@ from halfbyte.weights import F32, FORMATS, WeightFormat
 from halfbyte.weights.base import Preset
 
 Format = type[WeightFormat]
-_FLOATS = ("token_types.weight", ".ffn_gate_inp.weight", ".bias")  # endings of names
+# Endings of names
+_FLOATS = ("token_types.weight", ".ffn_gate_inp.weight", ".shortconv.conv.weight", ".bias")
 
 
 @dataclass(frozen=True)

@@ -174,7 +174,7 @@ def test_every_truncation_is_refused(tmp_path: Path, make: object) -> None:
 METADATA = {
     "general__architecture": (
         "t5",
-        "architecture 't5': expected one of ['opt', 'mpt', 'gte'] or 46 others",
+        "architecture 't5': expected one of ['opt', 'mpt', 'gte'] or 47 others",
     ),
     "llama__block_count": ("2", "'llama.block_count': expected an integer, found str"),
     "llama__embedding_length": (np.uint32(2**31), "'llama.embedding_length': expected 1 to"),
@@ -280,7 +280,7 @@ def test_memory_is_not_taken_before_it_is_checked(tmp_path: Path) -> None:
     assert (
         "model.gguf: it needs more memory than there is: beside the weights constant" in done.stderr
     )
-    assert "constant 1074 MB, state 4295 MB;" in done.stderr
+    assert "constant 1074 MB, cache 4295 MB;" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["run", "info", "bench"])

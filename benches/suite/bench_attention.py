@@ -26,8 +26,8 @@ class Variant:
         """n rows at the end of the context."""
         g, h = self.kv_heads, self.head
         q = program.input("q", "f32", (n, self.heads * h))
-        k = program.state("k", cache, (g, context // ops.KEY_BLOCK, h, ops.KEY_BLOCK))
-        v = program.state("v", cache, (g, context, h))
+        k = program.cache("k", cache, (g, context // ops.KEY_BLOCK, h, ops.KEY_BLOCK))
+        v = program.cache("v", cache, (g, context, h))
         return ops.group_query_attention(  # type: ignore[no-any-return]
             q, k, v, position=context - n, scale=h**-0.5, window=self.window
         )

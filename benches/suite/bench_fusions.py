@@ -70,7 +70,7 @@ def _rotary(program: Program, x: Buffer) -> None:
         x, program.constant("cos", cos), program.constant("sin", sin),
         head_dim=HEAD, position=position, interleaved=True,
     )  # fmt: skip
-    cache = program.state("k", "f16", (KEYS // HEAD, CONTEXT // ops.KEY_BLOCK, HEAD, ops.KEY_BLOCK))
+    cache = program.cache("k", "f16", (KEYS // HEAD, CONTEXT // ops.KEY_BLOCK, HEAD, ops.KEY_BLOCK))
     ops.cache_write_keys(rotated, cache, position=position)
 
 

@@ -256,7 +256,8 @@ KERNEL(memory_read, a->n, 1, 4096 * 4, OUT(f32, s) IN(f32, x) INT(n))
 KERNEL(dot_peak, a->n, 1, 512 * 8 * 8 * 16 * 4, OUT(i32, s) IN(i8, w) IN(i8, x) INT(n))
 
 /* ================================================================================================
- * attention/: rotary positions, the KV cache, attention of language models and of encoders
+ * attention/: rotary positions, the KV cache, attention of language models and of encoders, layers
+ * with a state
  * ============================================================================================= */
 
 /* ---- attention/cache.inc ---- */
@@ -314,6 +315,24 @@ ROTARY_KEYS(half, f16)
          FLOAT(softcap))
 GROUPED(f32, f32, f32, 16)
 GROUPED(f16, f16, f16, 16)
+
+/* ---- attention/recurrent.inc ---- */
+
+/* y[i, c] = bias[c] + sum over t of w[t, c] x[i - k + 1 + t, c], in the order of t, over k = t + 1
+ * rows; those before x are in `state`, which keeps the last rows for the next call. At position 0
+ * they are zeros. */
+KERNEL(causal_conv, (a->c + 15) / 16, 1, a->n * a->k * 16 * 4,
+       OUT(f32, y) OUT(f32, state) IN(f32, w) IN(f32, bias) IN(f32, x) INT(n) INT(c) INT(k) INT(t)
+       INT(position))
+
+/* For each of c channels, whose states S[s] are stored in blocks of sixteen channels, and for each
+ * row: S = exp(dt rate) S + input b, y = sum over s, in order, of S c + skip x, with input = dt x.
+ * rate has one number per channel (r = 1) or one per state (r = s). bc holds b[groups, s], then
+ * c[groups, s]; channels of a group share both, and those of a head dt. With beta, the delta rule:
+ * S = exp(dt rate) S first, then S = S + input b with input = beta (x - sum over s of S b). */
+KERNEL(selective_scan, a->u, 1, a->n * a->s * 16 * 8,
+       OUT(f32, y) OUT(f32, state) IN(f32, rate) IN(f32, skip) IN(f32, x) IN(f32, dt) IN(f32, bc)
+       IN(f32, beta) INT(n) INT(c) INT(h) INT(w) INT(u) INT(r) INT(s) INT(groups) INT(position))
 
 /* ---- attention/q8_0.inc ---- */
 
@@ -439,6 +458,7 @@ UNARY(sqrt)
 UNARY(reciprocal)
 UNARY(neg)
 UNARY(abs)
+UNARY(softplus)
 #undef UNARY
 
 /* ---- elementwise/move.inc ---- */

@@ -23,7 +23,7 @@ def results(program: Program, backend: str) -> list[bytes]:
     for buffer in program.inputs.values():
         executable.array(buffer)[...] = activations(*executable.array(buffer).shape)
     executable.run({"n": 5, "position": 3})
-    kinds = Kind.STATE, Kind.OUTPUT
+    kinds = Kind.CACHE, Kind.OUTPUT
     written = [
         np.asarray(executable.array(b)).tobytes() for b in program.buffers if b.kind in kinds
     ]

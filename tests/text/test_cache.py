@@ -99,7 +99,7 @@ def test_backends_agree(path: Path, backend: str) -> None:
 def test_a_plan_is_half_as_large(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program = capture_model(halfbyte.text.opening.open_model(path), Settings(128, cache="q8_0"))
     fp16 = capture_model(halfbyte.text.opening.open_model(path), Settings(128, cache="f16"))
-    planned, before = (p.bytes_by_kind()[Kind.STATE] for p in (program, fp16))
+    planned, before = (p.bytes_by_kind()[Kind.CACHE] for p in (program, fp16))
     assert planned * 32 == before // 2 * 34
     assert main(["info", str(path), "--context", "128", "--cache", "q8_0", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["planned_bytes"]["KV cache"] == planned

@@ -44,11 +44,14 @@ def at(dim: Dim, registers: Mapping[str, int]) -> int:
 class Kind(StrEnum):
     """The purpose of a buffer. Only the memory of scratch and windows is reused.
 
-    A window holds a part of the weights while it is needed, read from the file in every run.
+    A cache has rows for every position, which later runs write again; a state is of the last
+    position only. A window holds a part of the weights while it is needed, read from the file in
+    every run.
     """
 
     WEIGHT = "weight"
     CONSTANT = "constant"
+    CACHE = "cache"
     STATE = "state"
     INPUT = "input"
     OUTPUT = "output"

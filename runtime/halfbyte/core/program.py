@@ -71,8 +71,12 @@ class Program:
         self.instructions = _with_buffers(self.instructions, known)
         return {name: _other(buffer, known) for name, buffer in buffers.items()}
 
+    def cache(self, name: str, dtype: str, shape: tuple[Dim, ...]) -> Buffer:
+        """A buffer that keeps rows of every position between runs: keys or values."""
+        return Buffer(name, Kind.CACHE, dtype, shape)
+
     def state(self, name: str, dtype: str, shape: tuple[Dim, ...]) -> Buffer:
-        """A buffer that keeps its content between runs, such as the KV cache."""
+        """A buffer that keeps what is known of all tokens so far between runs."""
         return Buffer(name, Kind.STATE, dtype, shape)
 
     def weight(self, tensor: Tensor) -> Buffer:

@@ -24,7 +24,8 @@ from halfbyte.weights.registry import is_packed
 
 F64 = npt.NDArray[np.float64]
 
-_HELD = frozenset({Kind.WEIGHT, Kind.STATE, Kind.WINDOW})  # data that exists before a run
+# Data that exists before a run
+_HELD = frozenset({Kind.WEIGHT, Kind.CACHE, Kind.STATE, Kind.WINDOW})
 _MULTIPLIED = _HELD | {Kind.CONSTANT}  # a graph's packed weights are constants
 
 
@@ -39,7 +40,7 @@ class Work:
     operations : int
         A multiplication and an addition are two.
     held : int
-        Bytes of weights, of the KV cache, and of constants that products read.
+        Bytes of weights, of the KV cache, of states, and of constants that products read.
     passing : int
         Bytes of activations, which stay in caches.
     product : bool

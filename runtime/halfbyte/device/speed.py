@@ -181,7 +181,7 @@ class Speed:
         position = min(position, context - 1)
         kinds = ("packed", "mapped", "converted")
         held = sum(plan.memory[f"weights ({kind})"] for kind in kinds)
-        whole = held + plan.memory["KV cache"]
+        whole = held + plan.memory["KV cache"] + plan.memory.get("states", 0)
         cached = held > 0 and whole <= profile.memory.cache_mb.value * 1e6
         token, prefill = (
             Cost(

@@ -64,7 +64,7 @@ class LanguageSubject(Subject):
     def output_kind(self) -> str:
         """See `Subject`."""
         steps = self.program.instructions
-        caches = {b.dtype for i in steps for b in i.outputs if b.root.kind is Kind.STATE}
+        caches = {b.dtype for i in steps for b in i.outputs if b.root.kind is Kind.CACHE}
         if "q8_0" in caches or any("Quantize" in i.operator.onnx for i in steps):
             return OUTPUT_INT8
         return OUTPUT_F16 if "f16" in caches else OUTPUT

@@ -130,12 +130,14 @@ def stacked(tensors: Sequence[Tensor], name: str) -> Tensor:
 
 
 def widened(tensor: Tensor, name: str, function: Callable[[F32Array], F32Array]) -> Tensor:
-    """`function` of a vector, or of a matrix of one row, as a vector in F32."""
+    """`function` of a vector or a small matrix, in F32."""
+    shape = function(np.zeros(tensor.shape, np.float32)).shape
 
     def make(first: int, count: int) -> U8:
-        return F32.encode(function(tensor.decode())[None])[first : first + count]
+        rows = function(tensor.decode()).reshape(-1, shape[-1])
+        return F32.encode(rows[first : first + count])
 
-    return DerivedTensor(name, F32, (tensor.columns,), make)
+    return DerivedTensor(name, F32, shape, make)
 
 
 class ConvertedTensor(DerivedTensor):

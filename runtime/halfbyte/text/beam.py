@@ -156,7 +156,7 @@ def beam_search(
             model.tokenizer.stop_ids, num_beams, length_penalty, limit,
         )  # fmt: skip
     finally:
-        del model.tokens[len(ids) :]  # the rows after them are of some beam
+        model.forget(len(ids))  # what comes after them is of some beam
     texts = []
     for generated, score in best:
         decoder = model.tokenizer.stream(ids)
@@ -179,10 +179,15 @@ def beams_bytes(model: TokenModel, prompt: int, num_beams: int, limit: int) -> i
 
 
 def _parts(model: TokenModel, first: int, last: int) -> _Rows:
-    """Views of the KV cache's positions `first` ... `last` - 1, extended to whole blocks."""
+    """Views of the KV cache's positions `first` ... `last` - 1, extended to whole blocks.
+
+    Layers that keep a state have it in whole.
+    """
     parts = []
     for buffer in model.program.buffers:
         if buffer.kind is Kind.STATE:
+            parts.append(model.executable.array(buffer))
+        elif buffer.kind is Kind.CACHE:
             array = model.executable.array(buffer)
             block = 1 if array.shape[1] == model.context else KEY_BLOCK
             parts.append(array[:, first // block : -(-last // block)])

@@ -71,6 +71,7 @@ class TokenModel:
         self._sizes = {name: size.maximum for name, size in program.sizes.items()}
         self.tokens: list[int] = []
         self.text: object = None  # identifies the text that the tokens belong to
+        self._states = [b for b in program.buffers if b.kind is Kind.STATE]
         closed = f"{file.path}: the model is closed"
         self._turns = Turns(lambda: HalfbyteError(closed))
         weights = (self.executable.array(b) for b in program.buffers if b.kind is Kind.WEIGHT)
@@ -117,7 +118,8 @@ class TokenModel:
     def rewind(self, ids: Sequence[int]) -> int:
         """Begin a text, keeping the tokens that it has in common with the context.
 
-        Logits do not depend on how tokens arrive, so this changes nothing but the time.
+        Logits do not depend on how tokens arrive, so this changes nothing but the time. If layers
+        keep a state, tokens are kept only if the text continues all of them.
 
         Returns
         -------
@@ -129,9 +131,19 @@ class TokenModel:
         with self.exclusive():
             pairs = enumerate(zip(self.tokens, ids[:limit], strict=False))
             kept = next((i for i, (old, new) in pairs if old != new), min(len(self.tokens), limit))
-            del self.tokens[kept:]
+            self.forget(kept)
             self.text, self._checked = None, 0.0
-        return kept
+            return self.position
+
+    def forget(self, first: int) -> None:
+        """Remove the tokens from `first` on from the context.
+
+        A state (:class:`halfbyte.core.buffer.Kind`) cannot go back: if layers keep one, all tokens
+        are removed unless there is none to remove.
+        """
+        if self._states and first < len(self.tokens):
+            first = 0
+        del self.tokens[first:]
 
     def feed(self, ids: Sequence[int] | npt.NDArray[np.integer[Any]], rows: int = 1) -> F32Array:
         """Append tokens to the context.
@@ -196,14 +208,26 @@ class TokenModel:
             for first in range(0, len(rows), step):
                 values = tensor.format.decode(np.asarray(rows[first : first + step]))
                 self.file.check_values(tensor, values, first)
+        for buffer in self._states:
+            state = self.executable.array(buffer)
+            if not np.isfinite(state).all():
+                raise HalfbyteError(
+                    f"{self.path}: state '{buffer.name}' after {self.position} tokens: expected "
+                    f"finite numbers, found {state[~np.isfinite(state)][0]}"
+                )
         raise HalfbyteError(f"{self.path}: expected finite logits, found {logits.max()}")
 
     def _run(self, registers: dict[str, int]) -> None:
-        if self.profile is None:
-            self.executable.run(registers)
-        else:
-            seconds = self.executable.profile(registers)
-            self.profile.add(self.program, registers, seconds)
+        try:
+            if self.profile is None:
+                self.executable.run(registers)
+            else:
+                seconds = self.executable.profile(registers)
+                self.profile.add(self.program, registers, seconds)
+        except BaseException:  # a state may have taken some of the tokens, or none
+            if self._states:
+                self.tokens.clear()
+            raise
 
     def _check(self, tokens: npt.NDArray[np.int32], rows: int) -> None:
         if tokens.ndim != 1 or not len(tokens) or not 0 <= rows <= len(tokens):

@@ -228,7 +228,7 @@ def test_a_value_spoils_no_earlier_row(compiled_backends: list[str]) -> None:
 @pytest.mark.parametrize("name", [
     "matmul", "matmul_int8", "matmul_experts", "matmul_experts_int8", "matmul_rotated",
     "matmul_widened", "matmul_quantized", "quantize_tensor", "tensor_range", "rms_norm",
-    "group_query_attention", "add", "mul",
+    "group_query_attention", "add", "mul", "causal_conv", "selective_scan",
 ])  # fmt: skip
 def test_results_do_not_depend_on_threads(name: str, native_backends: list[str]) -> None:
     cases = [c for c in CASES if c.operator.name == name]

@@ -323,10 +323,19 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "alibi": False,
         "max_position_embeddings": CONTEXT,
     },
+    "lfm2": {
+        "model_type": "lfm2",
+        "num_hidden_layers": 4,
+        "layer_types": ["conv", "full_attention", "conv", "full_attention"],
+        "conv_L_cache": 3,
+        "block_multiple_of": 16,
+        "norm_eps": 1e-5,
+    },
 }
 
 # Run on every table of kernels; the others, which have the same operators, on two backends
 EVERYWHERE = [
     *itertools.takewhile(lambda name: name != "smollm3", CONFIGS), "gemma2", "bloom-six", "mixtral",
+    "lfm2",
 ]  # fmt: skip
 OTHERS = [name for name in CONFIGS if name not in EVERYWHERE]

@@ -15,7 +15,7 @@ from halfbyte.text import architectures
 OPEN = [
     "arcee", "bloom", "codegen", "cohere", "cohere2", "ernie4_5", "exaone4", "falcon", "gemma",
     "gemma2", "gemma3", "gemma3_text", "glm", "glm4", "gpt2", "gpt_bigcode", "gpt_neo",
-    "gpt_neox", "gptj", "granite", "granitemoe", "helium", "hunyuan_v1_dense", "llama",
+    "gpt_neox", "gptj", "granite", "granitemoe", "helium", "hunyuan_v1_dense", "lfm2", "llama",
     "ministral", "ministral3", "mistral", "mistral3", "mixtral", "mpt", "nanochat", "nemotron",
     "olmo", "olmo2", "olmo3", "olmoe", "opt", "phi", "phi3", "qwen2", "qwen2_moe", "qwen3",
     "qwen3_moe", "seed_oss", "smollm3", "stablelm", "starcoder2",
@@ -30,7 +30,7 @@ ENCODERS = [
 VARIANTS = {"gemma_embedding", "jina_bert_v2"}  # other models' types, with other keys
 
 EXPERTS = "experts are not routed"
-STATE = "layers with a state (convolutions, scans, delta rules) have no operators"
+STATE = "layers with a state other than short convolutions are not built"
 CLOSED = {
     "apertus": "its activation, xIELU, has no kernel",
     "falcon_h1": STATE,
@@ -38,7 +38,6 @@ CLOSED = {
     "gemma4": "inputs for each layer, and layers that share keys and values",
     "gpt_oss": EXPERTS,
     "granitemoehybrid": STATE,
-    "lfm2": STATE,
     "lfm2_moe": STATE,
     "mamba": STATE,
     "mamba2": STATE,
@@ -110,6 +109,10 @@ REFUSED = [
     ("gpt_neo", {"attention_types": [[["global"], 1]]}, "expected 3 of 'global' and 'local'"),
     ("gpt_neo", {"attention_types": [[["near"], 3]]}, "expected 3 of 'global' and 'local'"),
     ("hunyuan_v1_dense", {"rope_parameters": {"rope_type": "yarn", "alpha": 2}}, "'dynamic'"),
+    ("lfm2", {"layer_types": ["conv"] * 3}, "'layer_types': expected 4 of ('conv', 'full_att"),
+    ("lfm2", {"layer_types": ["conv", "mamba"] * 2}, "'layer_types': expected 4 of"),
+    ("lfm2", {"conv_bias": True}, "'conv_bias': expected False, found True"),
+    ("lfm2", {"conv_L_cache": 65}, "'conv_L_cache': expected 1 to 64, found 65"),
     ("ministral3", {"sliding_window": 4096}, "'sliding_window': expected None, found 4096"),
 ]  # fmt: skip
 

@@ -64,6 +64,7 @@ from halfbyte.core.ops.quantized import (
     quantize_tensor,
     tensor_range,
 )
+from halfbyte.core.ops.recurrent import causal_conv, selective_scan
 from halfbyte.core.ops.reduce import reduce
 from halfbyte.core.ops.rotated import (
     gelu_hadamard_quantize,
@@ -94,6 +95,7 @@ __all__ = [
     "cache_write",
     "cache_write_keys",
     "cast",
+    "causal_conv",
     "concat_part",
     "conv2d",
     "conv2d_depthwise",
@@ -140,6 +142,7 @@ __all__ = [
     "rotary_cache_write_keys",
     "rotary_embedding",
     "route_experts",
+    "selective_scan",
     "silu",
     "softmax",
     "sum_experts",

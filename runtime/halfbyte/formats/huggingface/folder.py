@@ -28,7 +28,7 @@ from halfbyte.formats.huggingface.quantized import with_plain_weights
 from halfbyte.formats.huggingface.sentence_transformers import read_embedding_files
 from halfbyte.formats.huggingface.shapes import Shapes, check_layers
 from halfbyte.formats.huggingface.tokenizer import tokenizer_metadata
-from halfbyte.formats.huggingface.transforms import FLATTENED, SAME, TRANSPOSED, Transform
+from halfbyte.formats.huggingface.transforms import SAME, TRANSPOSED, Transform
 from halfbyte.formats.json_file import read_json
 from halfbyte.formats.mapped import Pages
 from halfbyte.formats.model_file import MetadataValue, ModelFile
@@ -151,8 +151,8 @@ def _place(name: str) -> tuple[int, str]:
 
 
 def _converted(name: str, tensor: Tensor, transform: Transform) -> Tensor:
-    """The tensor as in GGUF: vectors are F32, matrices keep their type."""
-    if len(tensor.shape) == 1 or transform is FLATTENED:
+    """The tensor as in GGUF: vectors and what `widens` are F32, matrices keep their type."""
+    if len(tensor.shape) == 1 or transform.widens:
         return widened(tensor, name, transform.apply)
     if transform is SAME:
         return aligned(tensor, name)

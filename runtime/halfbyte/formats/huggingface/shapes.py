@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
 
 from halfbyte.errors import FormatError
 from halfbyte.formats.model_file import MetadataValue
@@ -21,7 +24,8 @@ class Shapes:
         architecture = metadata["general.architecture"]
 
         def size(key: str, default: int = 0) -> int:
-            return int(metadata.get(f"{architecture}.{key}", default))  # type: ignore[arg-type]
+            value: Any = metadata.get(f"{architecture}.{key}", default)
+            return int(np.max(value))  # of all layers
 
         dim, hidden, heads = (
             size(k) for k in ("embedding_length", "feed_forward_length", "attention.head_count")

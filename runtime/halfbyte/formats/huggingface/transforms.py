@@ -21,17 +21,19 @@ class Transform:
     """A transform of a tensor's values; `apply` takes and returns all of them.
 
     If `moves`, values are only permuted, and arrays may have any dtype (BF16 as uint16); otherwise
-    they are float32.
+    they are float32. If it `widens`, GGUF has the result in F32, in a shape of its own.
     """
 
     name: str  # for people
     apply: Callable[[Array], Array]
     moves: bool = True
+    widens: bool = False
 
 
 SAME = Transform("as it is", lambda x: x)
 TRANSPOSED = Transform("transposed", lambda x: np.ascontiguousarray(x.T))
-FLATTENED = Transform("as a vector", lambda x: x.reshape(-1))
+FLATTENED = Transform("as a vector", lambda x: x.reshape(-1), widens=True)
+KERNELS = Transform("without the middle axis", lambda x: x.reshape(len(x), -1), widens=True)
 PLUS_ONE = Transform("plus one", lambda x: x + np.float32(1), moves=False)
 
 

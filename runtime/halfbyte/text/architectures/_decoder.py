@@ -60,10 +60,13 @@ class RotaryConfig(Config):
     yarn: Yarn | None = None  # how `rope_factor` is spread over frequencies; None for evenly
 
 
-def sizes(keys: Keys, epsilon: str) -> Config:
-    """The sizes of a decoder, checked for ranges and consistency."""
+def sizes(keys: Keys, epsilon: str, kv_heads: int = 0) -> Config:
+    """The sizes of a decoder, checked for ranges and consistency.
+
+    `kv_heads` are those of layers with attention, if others have none.
+    """
     dim, heads = keys.size("embedding_length", 1 << 20), keys.size("attention.head_count", 1 << 12)
-    kv_heads = keys.size("attention.head_count_kv", 1 << 12, heads)
+    kv_heads = kv_heads or keys.size("attention.head_count_kv", 1 << 12, heads)
     if heads % kv_heads or (not keys.has("attention.key_length") and dim % heads):
         raise keys.error(
             "attention.head_count",
@@ -88,13 +91,14 @@ def sizes(keys: Keys, epsilon: str) -> Config:
 
 def rotary(
     keys: Keys, *, scalings: tuple[str, ...] = (), period: int = 0,
-    epsilon: str = "attention.layer_norm_rms_epsilon",
+    epsilon: str = "attention.layer_norm_rms_epsilon", kv_heads: int = 0,
 ) -> RotaryConfig:  # fmt: skip
     """Sizes of a decoder with rotary positions.
 
-    The caller handles the types of scaling in `scalings`; for `period` see :meth:`Keys.windows`.
+    The caller handles the types of scaling in `scalings`; for `period` see :meth:`Keys.windows`,
+    for `kv_heads` :func:`sizes`.
     """
-    c = sizes(keys, epsilon)
+    c = sizes(keys, epsilon, kv_heads)
     rotated = keys.size("rope.dimension_count", c.head_dim, c.head_dim)
     if rotated % 2:
         raise keys.error("rope.dimension_count", f"expected an even number, found {rotated}")
@@ -324,8 +328,8 @@ class Decoder(Parts):
         """
         c, context = self.config, self.position.maximum
         key_blocks = (c.kv_heads, -(-context // ops.KEY_BLOCK), c.head_dim, ops.KEY_BLOCK)
-        keys = self.program.state(block + "k", self.cache, key_blocks)
-        values = self.program.state(block + "v", self.cache, (c.kv_heads, context, c.head_dim))
+        keys = self.program.cache(block + "k", self.cache, key_blocks)
+        values = self.program.cache(block + "v", self.cache, (c.kv_heads, context, c.head_dim))
         ops.cache_write_keys(self.rotate(k, rope), keys, position=self.position)
         ops.cache_write(v, values, position=self.position)
         mixed: Buffer = ops.group_query_attention(
@@ -334,6 +338,17 @@ class Decoder(Parts):
             softcap=softcap,
         )  # fmt: skip
         return mixed
+
+    def causal_conv(self, x: Buffer, block: str, part: str, taps: int) -> Buffer:
+        """A convolution of each column over its last `taps` tokens, by the matrix ``part``."""
+        columns, name = maximum(x.shape[1]), f"{block}{part}.weight"
+        kernel = self.tensor(name, columns, taps)
+        w = self.program.table(
+            name, (taps, columns), lambda: np.ascontiguousarray(kernel.decode().T)
+        )
+        state = self.program.state(block + part, "f32", (taps - 1, columns))
+        y: Buffer = ops.causal_conv(x, w, None, state, position=self.position)[0]
+        return y
 
     def rotate(self, x: Buffer, rope: Rope | None) -> Buffer:
         """Heads rotated by their positions, if there is a table."""

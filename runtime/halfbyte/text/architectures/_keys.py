@@ -169,6 +169,21 @@ class Keys:
                 raise self.error(key, f"expected {layers} flags")
         return tuple(window if flag else 0 for flag in flags.tolist())
 
+    def attends(self, layers: int) -> tuple[tuple[bool, ...], int]:
+        """Which layers have attention, and its key and value heads; others have none, 0."""
+        key = "attention.head_count_kv"
+        counts: Any = self.file.metadata.get(self._name(key))
+        if not isinstance(counts, np.ndarray) or counts.dtype.kind not in "iu":
+            count = self.size(key, 1 << 12)
+            return (True,) * layers, count
+        heads = int(counts.max(initial=0))
+        known = {0, heads}
+        if counts.shape != (layers,) or not 1 <= heads <= 1 << 12 or {*counts.tolist()} - known:
+            raise self.error(
+                key, f"expected {layers} counts, each of them 0 or the same from 1 to {1 << 12}"
+            )
+        return tuple((counts > 0).tolist()), heads
+
     def refuse_others(self, head_dim: int, others: Mapping[str, object] | None = None) -> None:
         """Refuse keys that were not read, unless they describe what is built."""
         built = {"attention.value_length": head_dim, "attention.scale": head_dim**-0.5}

@@ -1,0 +1,101 @@
+"""Layers that keep a state of a fixed size in place of keys and values for every position.
+
+A state is an operand that is read and written. It belongs to the tokens before `position`; at
+position 0 it counts as zeros, whatever it holds, so that nothing is cleared between texts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.core.ops.operator import operator
+
+F32 = npt.NDArray[np.float32]
+
+
+@operator(
+    "CausalConvWithState",
+    "x:f32[n,c] w:f32[k,c] bias?:f32[c] state:f32[t,c] -> y:f32[n,c] state:f32[t,c]",
+    operations=lambda d: 2 * d["n"] * d["k"] * d["c"],
+    demands={
+        "t = k - 1": lambda d: d["t"] == d["k"] - 1,
+        "position of 0 and more": lambda d: d["position"] >= 0,
+    },
+)
+def causal_conv(x: F32, w: F32, bias: F32 | None, state: F32, *, position: int) -> tuple[F32, F32]:
+    """y[i, c] = bias[c] + sum_t w[t, c] x[i - k + 1 + t, c]: a convolution over the tokens so far.
+
+    Rows before the first of x are those of `state`, which then takes the last k - 1 rows; at
+    position 0 they are zeros.
+
+    Source: ONNX Runtime's CausalConvWithState, with channels last.
+    """
+    if position == 0:
+        state[...] = 0
+    rows = np.concatenate([state, x])
+    y = np.zeros_like(x) if bias is None else np.tile(bias, (len(x), 1))
+    for weights, first in zip(w, range(len(w)), strict=True):
+        y += weights * rows[first : first + len(x)]
+    state[...] = rows[len(x) :]
+    return y, state
+
+
+BLOCK = 16  # channels whose states are interleaved
+
+
+@operator(
+    "LinearAttention",
+    "x:f32[n,c] dt:f32[n,h] rate:f32[u,r,16] bc:f32[n,w] skip?:f32[c] beta?:f32[n,h] "
+    "state:f32[u,s,16] -> y:f32[n,c] state:f32[u,s,16]",
+    operations=lambda d: 6 * d["n"] * d["s"] * d["c"],
+    demands={
+        "16 u = c": lambda d: 16 * d["u"] == d["c"],
+        "w = 2 groups s": lambda d: d["groups"] >= 1 and d["w"] == 2 * d["groups"] * d["s"],
+        "r = 1 or s": lambda d: d["r"] in (1, d["s"]),
+        "h = c, or heads and groups of whole sixteens of c": lambda d: (
+            (d["h"] == d["c"] or d["c"] % (16 * d["h"]) == 0) and d["c"] % (16 * d["groups"]) == 0
+        ),
+        "position of 0 and more": lambda d: d["position"] >= 0,
+    },
+    product=True,
+    like="attention",
+)
+def selective_scan(
+    x: F32, dt: F32, rate: F32, bc: F32, skip: F32 | None, beta: F32 | None, state: F32,
+    *, groups: int, position: int,
+) -> tuple[F32, F32]:  # fmt: skip
+    """A linear recurrence over tokens, for each of c channels with s states.
+
+    With the numbers b and c that a row of `bc` holds for a channel's group, first those of all
+    groups for b, then for c::
+
+        S = exp(dt rate) S + dt x b        y = sum_s S c + skip x
+
+    Channels of a head share dt. `rate` has a number for each channel, or for each of its states.
+    With `beta`, by the delta rule, which replaces what the state holds for b in part::
+
+        S = exp(dt rate) S                 S = S + beta (x - sum_s S b) b
+
+    State and rate are in blocks of sixteen channels: [c / 16, s, 16].
+
+    Source: Gu and Dao 2023, Mamba; Dao and Gu 2024, Mamba-2; Yang et al. 2024, Gated DeltaNet; ONNX
+    Runtime's LinearAttention.
+    """
+    if position == 0:
+        state[...] = 0
+    n, c = x.shape
+    s, y, heads = state.shape[1], np.empty_like(x), dt.shape[1]
+    values = np.repeat(bc.reshape(n, 2, groups, s), c // groups, axis=2)  # [n, 2, c, s]
+    b, queries = values.reshape(n, 2, -1, BLOCK, s).transpose(1, 0, 2, 4, 3)
+    step = np.repeat(dt, c // heads, axis=1).reshape(n, -1, 1, BLOCK)
+    new = x.reshape(n, -1, 1, BLOCK)
+    part = None if beta is None else np.repeat(beta, c // heads, axis=1).reshape(step.shape)
+    for i in range(n):
+        state *= np.exp(step[i] * rate)
+        if part is None:
+            state += step[i] * new[i] * b[i]
+        else:
+            state += part[i] * (new[i] - (state * b[i]).sum(axis=1, keepdims=True)) * b[i]
+        y[i] = (state * queries[i]).sum(axis=1).reshape(c)
+    return y if skip is None else y + skip * x, state
