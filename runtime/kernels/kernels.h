@@ -161,8 +161,9 @@ PACKED(matmul_widened_q8_0_r16, q8_0_r16)
 /* ---- linear/blocks_body.inc ---- */
 
 /* All of the above for the formats whose blocks have minima or nested scales (Q4_1, Q5_0, Q5_1 and
- * the K-quants), or whose integers are looked up in a table. Products with int8 activations add, in the order of a row's blocks of 32 or 16
- * columns, (d * xd) * float(sum q * xq) and, for formats with minima, m * (xd * float(xs)). */
+ * the K-quants), or whose integers are looked up in a table. Products with int8 activations add, in
+ * the order of a row's blocks of 32 or 16 columns, (d * xd) * float(sum q * xq) and, for formats
+ * with minima, m * (xd * float(xs)). */
 #define BLOCKS(type)                                                        \
   GATHER(type, type, 8)                                                     \
   GATHER(type##_r16, type##_r16, 8)                                         \
@@ -204,9 +205,9 @@ KERNEL(expert_rows, a->n * a->u, 1, a->d * 4,
        OUT(f32, y) IN(f32, x) IN(i32, rows) INT(n) INT(u) INT(d))
 
 /* Products of n u rows with matrices w[e, m, k], each of `size` bytes: rows from ends[i - 1] on,
- * before ends[i], with that of expert i, by the kernel of this number, that of matmul or matmul_int8
- * for the format of w. The rows of the last expert end with the last row. A matrix without rows is
- * not read. A unit is UNIT_ROWS rows of the matrix of an expert that has rows. */
+ * before ends[i], with that of expert i, by the kernel of this number, that of matmul or of
+ * matmul_int8 for the format of w. The rows of the last expert end with the last row. A matrix
+ * without rows is not read. A unit is UNIT_ROWS rows of the matrix of an expert that has rows. */
 #define EXPERTS(name, cost, inputs)                                   \
   KERNEL(name, EXPERT_UNITS(a), 1, EXPERT_COST(a) * cost,             \
          OUT(f32, y) IN(u8, w) inputs IN(i32, ends) INT(n) INT(u) INT(e) INT(m) INT(k) \
@@ -215,8 +216,8 @@ EXPERTS(matmul_experts, 4, IN(f32, x))
 EXPERTS(matmul_experts_int8, 1, IN(f32, xd) IN(i8, xq) IN(i16, xs))
 #undef EXPERTS
 
-/* y[n, d] = sum_j weights[n, j] z[places[n, j], :] in the order of j; places outside of [0, n u) add
- * nothing */
+/* y[n, d] = sum_j weights[n, j] z[places[n, j], :] in the order of j; places outside of [0, n u)
+ * add nothing */
 KERNEL(sum_experts, a->n, 1, a->u * a->d * 4,
        OUT(f32, y) IN(f32, z) IN(f32, weights) IN(i32, places) INT(n) INT(u) INT(d))
 
