@@ -90,9 +90,11 @@ def _lies_on(format_: type[ScaledFormat], file: ModelFile, choice: Choice, codec
     tensor, stored = choice.tensor, _rounding(choice.tensor)
     rows = max(1, _SAMPLED // tensor.columns)
     for part in slices(file, tensor, codec):
-        for values in (part.values[: rows if part.first == 0 else 0], part.values):
-            scales = find_scales(format_, values, stored)
-            if np.isnan(scales).any() or not np.isfinite(values).all():
+        sample = [part.values[:rows]] if part.first == 0 else []
+        for values in (*sample, part.values):
+            if not np.isfinite(values).all():
+                return False
+            if np.isnan(find_scales(format_, values, stored)).any():
                 return False
     return True
 

@@ -23,6 +23,10 @@ KERNELS = {
     "relaxed64": "kernels-64.wasm",  # for models beyond 4 GB
 }  # fmt: skip
 PACKAGES = ("halfbyte", "halfbyte.quantize", "halfbyte.web")
+ENCODERS = (  # no page has a language model of these architectures
+    *("_encoder", "bert", "eurobert", "gemma_embedding", "gte", "jina_bert_v2", "jina_bert_v3"),
+    *("modern_bert", "mpnet", "nomic_bert"),
+)
 BEYOND_TEXT = (  # graphs, commands, the server, file formats other than GGUF, templates
     *("cli/", "device/", "evaluation/", "onnx/", "quantize/"),
     *("formats/checkpoints/", "formats/huggingface/", "formats/llama2c", "formats/torchless.py"),
@@ -35,6 +39,8 @@ BEYOND_TEXT = (  # graphs, commands, the server, file formats other than GGUF, t
         "text/describe.py",
     ),
     *("text/chat/filters.py", "text/chat/meter.py", "text/chat/sandbox.py"),
+    *("text/batches.py", "text/encoder.py", "text/heads.py"),
+    *(f"text/architectures/{name}.py" for name in ENCODERS),
     *("core/chrome_trace.py", "outputs.py", "__main__.py"),
     *("web/graphs/", "web/peers.py", "web/pyodide.py", "web/race.py", "web/server.py"),
     *("web/site.py", "web/wheel.py"),

@@ -10,7 +10,7 @@ import pytest
 from halfbyte.errors import FormatError, HalfbyteError, UnsupportedError
 from halfbyte.formats.huggingface import names as translation
 from halfbyte.formats.huggingface.names import Naming
-from halfbyte.formats.huggingface.transforms import PLUS_ONE, SAME, TRANSPOSED
+from halfbyte.formats.transforms import PLUS_ONE, SAME, TRANSPOSED
 from halfbyte.text.architectures import model_types
 
 LLAMA: dict[str, Any] = {

@@ -60,7 +60,7 @@ def located(model: Path) -> Path:
     HalfbyteError
         The path does not exist, but may be a repository: the message says how to download it.
     """
-    name = str(model)
+    name = model.as_posix()
     if is_address(name) and not model.exists():
         return pull(name, note=_note)
     repository = name.partition(":")[0]

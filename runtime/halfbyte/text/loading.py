@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -22,12 +22,14 @@ from halfbyte.errors import FormatError, HalfbyteError, UnsupportedError
 from halfbyte.formats import gguf, gguf_split
 from halfbyte.formats.mapped import is_apart
 from halfbyte.formats.model_file import ModelFile
-from halfbyte.text.encoder import TextEncoder
 from halfbyte.text.model import LanguageModel
 from halfbyte.text.opening import open_bytes, open_model, open_parts
 from halfbyte.text.placing import TabPlace, header_reader
 from halfbyte.text.planning import Given, Settings, plan, plan_within, settings_of
 from halfbyte.text.tokenizers import from_metadata
+
+if TYPE_CHECKING:
+    from halfbyte.text.encoder import TextEncoder
 
 
 class Options(Given, total=False):
@@ -302,6 +304,8 @@ def load_encoder(
     HalfbyteError
         As for :func:`load`; the model writes text, and its file says of no vectors.
     """
+    from halfbyte.text.encoder import TextEncoder  # which a page of text goes without
+
     known = EncoderSettings.__optional_keys__ | {"backend", "threads", "memory_budget"}
     arguments.check_keywords("load_encoder", settings, known)
     if not isinstance(path, str | os.PathLike):

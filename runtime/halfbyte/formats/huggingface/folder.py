@@ -28,10 +28,10 @@ from halfbyte.formats.huggingface.quantized import with_plain_weights
 from halfbyte.formats.huggingface.sentence_transformers import read_embedding_files
 from halfbyte.formats.huggingface.shapes import Shapes, check_layers
 from halfbyte.formats.huggingface.tokenizer import tokenizer_metadata
-from halfbyte.formats.huggingface.transforms import SAME, TRANSPOSED, Transform
 from halfbyte.formats.json_file import read_json
 from halfbyte.formats.mapped import Pages
 from halfbyte.formats.model_file import MetadataValue, ModelFile
+from halfbyte.formats.transforms import SAME, TRANSPOSED, Transform
 from halfbyte.weights import F32, Tensor
 
 CONFIG = "config.json"

@@ -20,7 +20,8 @@ import numpy.typing as npt
 from halfbyte.errors import FormatError, UnsupportedError, nearest
 from halfbyte.formats.huggingface import rope_scaling
 from halfbyte.formats.huggingface.config import Keys
-from halfbyte.formats.huggingface.transforms import (
+from halfbyte.formats.model_file import MetadataValue
+from halfbyte.formats.transforms import (
     PLUS_ONE,
     SAME,
     TRANSPOSED,
@@ -30,7 +31,6 @@ from halfbyte.formats.huggingface.transforms import (
     regrouped,
     ungrouped,
 )
-from halfbyte.formats.model_file import MetadataValue
 
 MAX_HEAD = 1 << 12  # elements: tables of frequencies are allocated before weights are checked
 

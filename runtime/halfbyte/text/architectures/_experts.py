@@ -13,7 +13,7 @@ import numpy as np
 
 from halfbyte.core import ops
 from halfbyte.core.buffer import Buffer, maximum
-from halfbyte.formats.huggingface.transforms import FLATTENED
+from halfbyte.formats.transforms import FLATTENED
 from halfbyte.text.architectures._decoder import Parts
 from halfbyte.text.architectures._keys import Keys
 from halfbyte.weights import F32, Tensor

@@ -15,8 +15,8 @@ from halfbyte.core import ops
 from halfbyte.core.buffer import Buffer
 from halfbyte.core.program import Program, capture
 from halfbyte.errors import FormatError
-from halfbyte.formats.huggingface.transforms import KERNELS
 from halfbyte.formats.model_file import ModelFile
+from halfbyte.formats.transforms import KERNELS
 from halfbyte.text.architectures import CHANNELS, _decoder
 from halfbyte.text.architectures._decoder import Decoder, RotaryConfig
 from halfbyte.text.architectures._keys import Keys

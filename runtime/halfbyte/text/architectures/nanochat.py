@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from halfbyte.formats.huggingface.transforms import swapped
 from halfbyte.formats.model_file import ModelFile
+from halfbyte.formats.transforms import swapped
 from halfbyte.text.architectures import _block
 from halfbyte.text.architectures._block import Block, Config
 from halfbyte.text.architectures._keys import Keys

@@ -46,6 +46,12 @@ static inline pw pw_load_6(const uint8_t* quantized, int part) {
   }
   return w;
 }
+static inline void look_up(i8* to, const uint8_t* codes, const i8* table) {
+  for (int i = 0; i < 64; i++) {
+    to[i] = table[codes[i] & 15];
+    to[256 + i] = table[codes[i] >> 4];
+  }
+}
 static inline pi dot_four(pi sum, bytes_64 quantized, const i8* x) {
   for (int i = 0; i < 64; i++) {
     sum[i / 4] += quantized[i] * x[i % 4];
