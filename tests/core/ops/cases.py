@@ -44,7 +44,8 @@ def memory_only(kind: type[BlockFormat], m: int, k: int) -> npt.NDArray[np.uint8
     blocks = rows.view(kind.layout)
     for name in {"d", "dmin"} & {*(kind.layout.names or ())}:
         blocks[name] = random.standard_normal(blocks[name].shape) * 0.01
-    blocks[-1]["d"] = 0
+    if m > 1:
+        blocks[0]["d"] = 0
     if issubclass(kind, Codes):
         blocks["kind"] = (m + k // 256) % len(KINDS)
     return rows
