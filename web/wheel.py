@@ -22,9 +22,19 @@ KERNELS = {
     "simd128": "kernels.wasm", "relaxed": "kernels-relaxed.wasm",
     "relaxed64": "kernels-64.wasm",  # for models beyond 4 GB
 }  # fmt: skip
+OTHERS = ("worker.js", "grids.bin")  # files that are no Python
 PACKAGES = ("halfbyte", "halfbyte.quantize", "halfbyte.web")
 ENCODERS = (  # no page has a language model of these architectures
-    *("_encoder", "bert", "eurobert", "gemma_embedding", "gte", "jina_bert_v2", "jina_bert_v3"),
+    *(
+        "_distance",
+        "_encoder",
+        "bert",
+        "eurobert",
+        "gemma_embedding",
+        "gte",
+        "jina_bert_v2",
+        "jina_bert_v3",
+    ),
     *("modern_bert", "mpnet", "nomic_bert"),
 )
 BEYOND_TEXT = (  # graphs, commands, the server, file formats other than GGUF, templates
@@ -40,6 +50,7 @@ BEYOND_TEXT = (  # graphs, commands, the server, file formats other than GGUF, t
     ),
     *("text/chat/filters.py", "text/chat/meter.py", "text/chat/sandbox.py"),
     *("text/batches.py", "text/encoder.py", "text/heads.py"),
+    "data/",
     *(f"text/architectures/{name}.py" for name in ENCODERS),
     *("core/chrome_trace.py", "outputs.py", "__main__.py"),
     *("web/graphs/", "web/peers.py", "web/pyodide.py", "web/race.py", "web/server.py"),
@@ -65,7 +76,7 @@ def make_wheel(*, graphs: bool = True) -> bytes:
     """
     left_out = () if graphs else tuple(f"halfbyte/{name}" for name in BEYOND_TEXT)
     paths = {name: path for name, path in _paths().items() if not name.startswith(left_out)}
-    return _pack_own(paths, "halfbyte", _metadata())
+    return _pack_own(paths, "halfbyte", _metadata(), record=graphs)
 
 
 def make_kernels(table: str) -> bytes:
@@ -75,10 +86,10 @@ def make_kernels(table: str) -> bytes:
     return _pack_own({name: _paths()[name]}, package, metadata)
 
 
-def _pack_own(paths: dict[str, Path], package: str, metadata: str) -> bytes:
+def _pack_own(paths: dict[str, Path], package: str, metadata: str, *, record: bool = True) -> bytes:
     files = {name: path.read_bytes() for name, path in paths.items()}
     files[f"{package}-{halfbyte.__version__}.dist-info/METADATA"] = metadata.encode()
-    return pack(files, "py3-none-any")
+    return pack(files, "py3-none-any", record=record)
 
 
 def repack(name: str) -> bytes:
@@ -102,17 +113,19 @@ def repack(name: str) -> bytes:
     return pack(files, "py3-none-any")
 
 
-def pack(files: dict[str, bytes], tag: str) -> bytes:
+def pack(files: dict[str, bytes], tag: str, *, record: bool = True) -> bytes:
     """A wheel of these files, which include METADATA, with WHEEL and RECORD added.
 
-    The same files give the same bytes.
+    The same files give the same bytes. Pyodide, which unpacks a page's part, reads no `record`:
+    its hashes would be a fortieth of the bytes.
     """
     [info] = {name.partition("/")[0] for name in files if name.endswith(".dist-info/METADATA")}
     purelib = str(tag.endswith("-any")).lower()
     wheel = f"Wheel-Version: 1.0\nGenerator: halfbyte\nRoot-Is-Purelib: {purelib}\nTag: {tag}\n"
     files = dict(sorted(files.items())) | {f"{info}/WHEEL": wheel.encode()}
-    record = "".join(f"{name},{_digest(data)},{len(data)}\n" for name, data in files.items())
-    files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
+    if record:
+        lines = "".join(f"{name},{_digest(data)},{len(data)}\n" for name, data in files.items())
+        files[f"{info}/RECORD"] = f"{lines}{info}/RECORD,,\n".encode()
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w") as archive:
         for name, data in files.items():
@@ -142,7 +155,7 @@ def _files() -> Iterator[tuple[str, Path]]:
         prefix = package.replace(".", "/")
         folder = Path(str(importlib.import_module(package).__file__)).parent
         for path in folder.rglob("*"):
-            if path.suffix in (".py", ".toml") or path.name in (*KERNELS.values(), "worker.js"):
+            if path.suffix in (".py", ".toml") or path.name in (*KERNELS.values(), *OTHERS):
                 yield f"{prefix}/{path.relative_to(folder).as_posix()}", path
 
 

@@ -36,7 +36,12 @@ FILE = Path(__file__).parents[1] / "data" / "grids.bin"
 
 @cache
 def _grids() -> dict[str, U8]:
-    """The digits of all vectors, [vectors, digits], by the first type that has the grid."""
+    """The digits of all vectors, [vectors, digits], by the first type that has the grid.
+
+    Raises `ImportError` if a page has not unpacked the part of the package with their file.
+    """
+    if not FILE.exists():
+        raise ImportError(f"{FILE.name} is not in the package", name="halfbyte")
     data, grids = np.frombuffer(FILE.read_bytes(), np.uint8), {}
     for name, digits, base in GRIDS:
         size = -(-(base**digits) // 8)
