@@ -36,8 +36,8 @@ def with_lattices(file: ModelFile, choices: Iterable[Choice], codec: Codec) -> I
     A type with more bits than the one that was asked for is not chosen.
     """
     for choice in choices:
-        found = next((f for f in _candidates(choice) if _lies_on(f, file, choice, codec)), None)
-        yield choice if found is None else replace(choice, format=found, exact=True, note=NOTE)
+        exact = next((f for f in _candidates(choice) if _lies_on(f, file, choice, codec)), None)
+        yield choice if exact is None else replace(choice, format=exact, exact=True, note=NOTE)
 
 
 def find_scales(format_: type[ScaledFormat], values: F32Array, stored: Round) -> F32Array:
@@ -118,8 +118,8 @@ def _eight_bits(values: F32Array, stored: Round) -> F32Array:
     scales = np.full((len(values), columns // _BLOCK), np.nan, np.float32)
     for group in (columns, *(size for size in _GROUPS if columns % size == 0)):
         x = values.reshape(-1, group)
-        found = _fitted(x, np.abs(x).max(axis=1) / np.float32(127), -127, 127, stored)
-        each = np.repeat(found.reshape(len(values), -1), group // _BLOCK, axis=1)
+        fitted = _fitted(x, np.abs(x).max(axis=1) / np.float32(127), -127, 127, stored)
+        each = np.repeat(fitted.reshape(len(values), -1), group // _BLOCK, axis=1)
         scales = np.where(np.isnan(scales), each, scales)
     return scales
 

@@ -266,8 +266,8 @@ enum { UNIT_ROWS = 32, UNIT_COLUMNS = 192 };
 
 /* A unit of a product with matrices of experts: UNIT_ROWS rows of one. n u rows go to at most so
  * many experts. */
-#define MOST_EXPERTS(a) ((a)->n * (a)->u < (a)->e ? (a)->n * (a)->u : (a)->e)
-#define EXPERT_UNITS(a) (MOST_EXPERTS(a) * (((a)->m + UNIT_ROWS - 1) / UNIT_ROWS))
+#define MAX_EXPERTS(a) ((a)->n * (a)->u < (a)->e ? (a)->n * (a)->u : (a)->e)
+#define EXPERT_UNITS(a) (MAX_EXPERTS(a) * (((a)->m + UNIT_ROWS - 1) / UNIT_ROWS))
 #define EXPERT_COST(a) (UNIT_ROWS * (a)->k * (1 + (a)->n * (a)->u / (a)->e))
 
 /* A unit of a convolution: so many pixels, whose windows are gathered once, and so many channels.

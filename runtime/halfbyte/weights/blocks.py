@@ -100,8 +100,7 @@ class _Symmetric(ScaledFormat):
 
     @classmethod
     def start(cls, values: F32Array) -> tuple[F32Array, F32Array]:
-        scales = first_largest(cls.split(values))[..., 0] / np.float32(-cls.offset)
-        return scales, np.zeros_like(scales)
+        return start_from_largest(cls.split(values), -cls.offset)
 
     @classmethod
     def fit(cls, values: F32Array, scales: F32Array, minima: F32Array) -> U8:
@@ -284,3 +283,12 @@ def inverse(d: F32Array) -> F32Array:
 def first_largest(x: F32Array) -> F32Array:
     """The first of the numbers that are largest in magnitude: [..., n] -> [..., 1]."""
     return np.take_along_axis(x, np.abs(x).argmax(axis=-1, keepdims=True), axis=-1)
+
+
+def start_from_largest(x: F32Array, whole: int) -> tuple[F32Array, F32Array]:
+    """Scales with which the largest number of each part is `whole`, and minima of zero.
+
+    [rows, blocks, parts, numbers] -> twice [rows, blocks, parts].
+    """
+    scales = first_largest(x)[..., 0] / np.float32(whole)
+    return scales, np.zeros_like(scales)

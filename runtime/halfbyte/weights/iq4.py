@@ -9,7 +9,13 @@ from __future__ import annotations
 import numpy as np
 
 from halfbyte.weights.base import U8, Blocks, F32Array, QuantizedBlocks
-from halfbyte.weights.blocks import Nibbles, ScaledFormat, first_largest, inverse
+from halfbyte.weights.blocks import (
+    Nibbles,
+    ScaledFormat,
+    first_largest,
+    inverse,
+    start_from_largest,
+)
 from halfbyte.weights.codes import FP4, I8, IQ4, WideNibbles, looked_up
 from halfbyte.weights.plain import F16
 from halfbyte.weights.registry import register
@@ -47,8 +53,7 @@ class IQ4_NL(Nibbles, ScaledFormat):
 
     @classmethod
     def start(cls, values: F32Array) -> tuple[F32Array, F32Array]:
-        scales = first_largest(cls.split(values))[..., 0] / np.float32(-127)
-        return scales, np.zeros_like(scales)
+        return start_from_largest(cls.split(values), -127)
 
     @classmethod
     def fit(cls, values: F32Array, scales: F32Array, minima: F32Array) -> U8:
@@ -109,8 +114,7 @@ class IQ4_XS(WideNibbles, ScaledFormat):
 
     @classmethod
     def start(cls, values: F32Array) -> tuple[F32Array, F32Array]:
-        scales = first_largest(cls.split(values))[..., 0] / np.float32(-127)
-        return scales, np.zeros_like(scales)
+        return start_from_largest(cls.split(values), -127)
 
     @classmethod
     def fit(cls, values: F32Array, scales: F32Array, minima: F32Array) -> U8:

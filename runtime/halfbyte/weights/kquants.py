@@ -8,7 +8,15 @@ from __future__ import annotations
 import numpy as np
 
 from halfbyte.weights.base import U8, Blocks, F32Array, Preset, QuantizedBlocks
-from halfbyte.weights.blocks import Q5_0, Q5_1, Q8_0, ScaledFormat, first_largest, inverse
+from halfbyte.weights.blocks import (
+    Q5_0,
+    Q5_1,
+    Q8_0,
+    ScaledFormat,
+    first_largest,
+    inverse,
+    start_from_largest,
+)
 from halfbyte.weights.packed import Packed
 from halfbyte.weights.plain import F16
 from halfbyte.weights.registry import register
@@ -220,8 +228,7 @@ class Q6_K(ScaledFormat):
 
     @classmethod
     def start(cls, values: F32Array) -> tuple[F32Array, F32Array]:
-        scales = first_largest(cls.split(values))[..., 0] / np.float32(-32)
-        return scales, np.zeros_like(scales)
+        return start_from_largest(cls.split(values), -32)
 
     @classmethod
     def fit(cls, values: F32Array, scales: F32Array, minima: F32Array) -> U8:
