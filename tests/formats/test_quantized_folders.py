@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -104,7 +105,6 @@ def int8(random: np.random.Generator, shape: tuple[int, int], **how: Any) -> tup
 
 
 def fp8(random: np.random.Generator, shape: tuple[int, int], **how: Any) -> tuple[Parts, Array]:
-    ml_dtypes = pytest.importorskip("ml_dtypes")
     block = how.get("block", 16)
     x = random.standard_normal(shape).astype(ml_dtypes.float8_e4m3fn)
     scales = random.uniform(0.5, 2, (-(-shape[0] // block), -(-shape[1] // block)))
