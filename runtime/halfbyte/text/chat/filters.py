@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Iterator, Mapping
+from operator import length_hint
 from typing import Any
 
 from jinja2.exceptions import SecurityError
@@ -13,7 +14,8 @@ from jinja2.filters import ignore_case, make_attrgetter
 from halfbyte.text.chat.meter import ITEM, STEP, Meter
 
 _FREE = {"length", "count", "first", "last", "default", "d"}
-_SHALLOW = {"list", "map", "select", "reject", "selectattr", "rejectattr", "reverse", "items"}
+_SHALLOW = {"list", "select", "reject", "reverse", "items"}
+_LOOK_UP = {"map", "selectattr", "rejectattr"}  # an attribute or a key of each item
 _DEEP = {
     "abs", "capitalize", "dictsort", "e", "escape", "float", "indent", "int", "join", "lower",
     "max", "min", "replace", "safe", "sort", "string", "title", "tojson", "trim", "unique", "upper",
@@ -33,8 +35,13 @@ def metered_filters(meter: Meter, known: Mapping[str, Any]) -> dict[str, Any]:
             meter.take(ITEM * len(value))
         meter.read(*rest)
 
+    def look_up(value: Any, *rest: Any) -> None:
+        shallow(value, *rest)
+        meter.take(STEP * length_hint(value))
+
     pays: dict[str, Callable[..., object]] = dict.fromkeys(_FREE, lambda *_: None)
     pays |= dict.fromkeys(_SHALLOW, shallow)
+    pays |= dict.fromkeys(_LOOK_UP, look_up)
     pays |= dict.fromkeys(_DEEP, meter.read)
     chosen = {name: known[name] for name in pays}
     chosen |= _list_filters(meter, known) | _text_filters(meter, known)
