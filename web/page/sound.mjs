@@ -17,16 +17,21 @@ export async function samplesOf(data, name, rate = RATE) {
   return samples;
 }
 
-// What the microphone hears in RECORDED seconds, as a file's bytes.
+// What the microphone hears in RECORDED seconds from its first sound, as a file's bytes. A
+// microphone may need seconds to start, in which a recorder records nothing.
 export async function record() {
   const stream = await navigator.mediaDevices.getUserMedia({ audio: true });
   const recorder = new MediaRecorder(stream);
   const pieces = [];
-  recorder.addEventListener("dataavailable", ({ data }) => pieces.push(data));
+  let end;
+  recorder.addEventListener("dataavailable", ({ data }) => {
+    pieces.push(data);
+    if (data.size) end ??= setTimeout(() => recorder.stop(), 1000 * RECORDED);
+  });
   const ended = new Promise((resolve) => { recorder.addEventListener("stop", resolve); });
-  recorder.start();
-  setTimeout(() => recorder.stop(), 1000 * RECORDED);
+  recorder.start(50);  // milliseconds of each piece
   await ended;
+  clearTimeout(end);  // where the microphone was taken away
   for (const track of stream.getTracks()) track.stop();
   return new Blob(pieces).arrayBuffer();
 }
