@@ -23,6 +23,8 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from halfbyte.errors import HalfbyteError
 from halfbyte.weights.base import U8, BlockFormat, F32Array, Layout, QuantizedBlocks, WeightFormat
 from halfbyte.weights.blocks import Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, ScaledFormat
@@ -133,5 +135,5 @@ class Tensor:
             raise AttributeError(f"a tensor has no attribute {name!r}")
 
     def decode(self) -> F32Array:
-        """All values as float32 in `shape`."""
-        return self.format.decode(self.rows).reshape(self.shape)
+        """All values as float32 in `shape`, in NumPy's memory wherever the tensor's bytes are."""
+        return self.format.decode(np.asarray(self.rows)).reshape(self.shape)
