@@ -21,7 +21,7 @@ WORKERS := -n auto --maxprocesses 8
 # Tests start Python hundreds of times, which takes half as long where its bytecode has been kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo web wheels test test-browser test-engines lighthouse test-pyodides test-notebooks fuzz judge tokenizers peers bench bench-peers bench-onnx report soak soak-tab docs lint lint-python package lint-types lint-layers lint-c format coverage hooks clean
+.PHONY: help demo web wheels test test-long test-browser test-engines lighthouse test-pyodides test-notebooks fuzz judge tokenizers peers bench bench-peers bench-onnx report soak soak-tab docs lint lint-python package lint-types lint-layers lint-c format coverage hooks clean
 .DELETE_ON_ERROR:
 
 help:
@@ -29,6 +29,7 @@ help:
 	@echo "make web       build the kernels for WebAssembly and serve the page"
 	@echo "make wheels    build the wheels of every platform into dist/"
 	@echo "make test      lint, the site, then every test   (one folder: make test ARGS=tests/core/ops)"
+	@echo "make test-long the tests that take long and seldom fail (sanitizers, wheels of all platforms, ...)"
 	@echo "make test-browser   only the tests in Chromium, and the page in Firefox and WebKitGTK"
 	@echo "make test-engines   the page in all three where it lacks storage, its Python ends, ..."
 	@echo "make lighthouse     Lighthouse's marks for the page, which are to be 95 or more"
@@ -70,6 +71,10 @@ wheels: $(VENV)/.installed-dev
 test: $(WASM)
 	@$(MAKE) --no-print-directory --jobs=2 lint docs
 	@$(BIN)/python -m pytest $(WORKERS) $(ARGS)
+
+# Kernels under sanitizers, wheels of all platforms, more random graphs, ... (a quarter of an hour)
+test-long: $(WASM)
+	@$(BIN)/python -m pytest $(WORKERS) --long $(ARGS)
 
 # The page's main ways in each browser, then the tests in Chromium. Only some, such as where the
 # others (Debian: firefox-esr webkit2gtk-driver xvfb xauth) are missing: BROWSERS=chromium

@@ -18,20 +18,32 @@ DATA = os.environ.get("HALFBYTE_TEST_DATA")
 REQUIRED = frozenset(filter(None, os.environ.get("REQUIRE_BACKENDS", "").split(",")))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="only the tests of `make test-long`")
+
+
 def pytest_configure() -> None:
     if DATA and not Path(DATA).is_dir():
         raise pytest.UsageError(f"HALFBYTE_TEST_DATA: expected a folder, found {DATA!r}")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out tests marked ``data`` if there is none; run the longest tests first."""
+    """Choose the long tests or the others, leave out ``data`` if there is none, sort."""
+    long = config.getoption("--long")
+    without = {item for item in items if (item.get_closest_marker("long") is not None) != long}
     if not DATA:
-        without = {item for item in items if item.get_closest_marker("data")}
-        config.hook.pytest_deselected(items=list(without))
-        items[:] = [item for item in items if item not in without]
+        without |= {item for item in items if item.get_closest_marker("data")}
+    config.hook.pytest_deselected(items=list(without))
+    items[:] = [item for item in items if item not in without]
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
 
 
+# Files whose tests share what takes long to make
+TOGETHER = {
+    "tests/onnx/test_narrow_indices.py": "ONNX's cases",
+    "tests/onnx/test_node_cases.py": "ONNX's cases",
+    "tests/onnx/test_shapes.py": "ONNX's cases",
+}
 # Tests that take minutes, so that no worker begins them at the end
 LONGEST = (
     *(
@@ -48,7 +60,8 @@ class ByFile(LoadScopeScheduling):
     """Each file's tests run on one worker, with its fixtures, and so do those of the browser."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "tests/browser" if nodeid.startswith("tests/browser/") else nodeid.split("::")[0]
+        file = nodeid.split("::")[0]
+        return "tests/browser" if file.startswith("tests/browser/") else TOGETHER.get(file, file)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:

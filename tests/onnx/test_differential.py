@@ -64,10 +64,12 @@ def test_cases_run(case: Case, judge: Judge) -> None:
     assert_agree(iter([(case.label, case)]), judge, "native", "numpy")
 
 
+@pytest.mark.long
 def test_each_change(judge: Judge) -> None:
     assert assert_agree(sweep(0, PARTS), judge, "native") > 2000
 
 
+@pytest.mark.long
 def test_random_changes(judge: Judge) -> None:
     seed = int(os.environ.get("HALFBYTE_SEED", "0"))
     assert_agree(itertools.islice(random_cases(seed), RANDOM), judge, "native")

@@ -20,6 +20,7 @@ from halfbyte.onnx.files.order import OPSETS
 from halfbyte.onnx.session import SessionOptions
 
 EXCLUDED = exclusions()
+LONG = {"wasm-simd128", "definition"}  # others cover nearly the same
 UNCOMPARED = {"loop16_seq_none"}  # onnx's runner asks for the length of a sequence's scalars
 
 
@@ -38,7 +39,9 @@ def problem(case: NodeCase, backend: str) -> str | None:
     return f"passes: remove it from the list ({excluded.reason})" if passes else None
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    "backend", [pytest.param(b, marks=pytest.mark.long) if b in LONG else b for b in BACKENDS]
+)
 def test_backend(backend: str) -> None:
     cases = node_cases()
     problems = [
@@ -71,6 +74,7 @@ class OneThread(HalfbyteBackend):
         return super().prepare(model, device, sess_options=options)
 
 
+@pytest.mark.long
 def test_onnx_runs_its_tests_on_our_backend(monkeypatch: pytest.MonkeyPatch) -> None:
     """onnx.backend.test, as every implementation of its interface runs it."""
     cases = node_cases()

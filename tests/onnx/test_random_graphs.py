@@ -18,7 +18,9 @@ GRAPHS, BATCHES = 400, 8
 BOUND = 2e-4  # of the largest number: errors of up to 14 nodes in a row
 
 
-@pytest.mark.parametrize("batch", range(BATCHES))
+@pytest.mark.parametrize(
+    "batch", [*range(3), *(pytest.param(b, marks=pytest.mark.long) for b in range(3, BATCHES))]
+)
 def test_random_graphs(batch: int) -> None:
     for seed in range(batch, GRAPHS, BATCHES):
         graph = RandomGraph(seed)

@@ -11,9 +11,10 @@ import re
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from tests.packaging.test_package import files, python
@@ -34,10 +35,20 @@ LIBRARIES = {
     "windows-x86_64": ("win_amd64", "_kernels.dll", "PE", "x86_64"),
     "windows-arm64": ("win_arm64", "_kernels.dll", "PE", "aarch64"),
 }
-NAMES = (*LIBRARIES, "any")
 
 SYSTEM = {"Linux": "linux", "Darwin": "macos", "Windows": "windows"}.get(platform.system(), "")
 HERE = f"{SYSTEM}-{platform.machine().replace('AMD64', 'x86_64')}"
+
+# The others of every kind of library are for `make test-long`
+QUICKLY = {HERE, "linux-aarch64", "any"}
+
+
+def quick_and_long(names: Iterable[str]) -> list[Any]:
+    """Names of wheels, those that are not tested each time marked."""
+    return [n if n in QUICKLY else pytest.param(n, marks=pytest.mark.long) for n in names]
+
+
+NAMES = quick_and_long([*LIBRARIES, "any"])
 
 # Only this machine's, which runs, is optimized as a release is: the others are there in a seventh
 # of the time, and differ in nothing that these tests read.
@@ -57,14 +68,18 @@ def tool(repository: Path) -> ModuleType:
 
 
 @pytest.fixture(scope="session")
-def get_wheel(tool: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """All wheels are built at the first call, each target's kernels once."""
+def get_wheel(
+    tool: ModuleType, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Callable[[str], Path]:
+    """All wheels that are tested are built at the first call, each target's kernels once."""
     built: dict[str, Path] = {}
+    long = pytestconfig.getoption("--long")
+    names = [name for name in (*LIBRARIES, "any") if long or name in QUICKLY]
 
     def get(name: str) -> Path:
         if not built:
-            paths = tool.build_wheels(NAMES, tmp_path_factory.mktemp("wheels"), QUICK)
-            built.update(zip(NAMES, paths, strict=True))
+            paths = tool.build_wheels(names, tmp_path_factory.mktemp("wheels"), QUICK)
+            built.update(zip(names, paths, strict=True))
         return built[name]
 
     return get
@@ -137,7 +152,7 @@ def test_wheel_is_small_and_tells_no_time(wheel: Path) -> None:
 # ---- their libraries -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", LIBRARIES)
+@pytest.mark.parametrize("name", quick_and_long(LIBRARIES))
 def test_library_is_the_platforms(get_wheel: Callable[[str], Path], name: str) -> None:
     """Its format and machine, the functions of run.h and no others, nothing needed but libc."""
     _, _, format_, machine = LIBRARIES[name]
@@ -157,19 +172,20 @@ def assert_runs_where_the_tag_says(found: Binary) -> None:
         assert found.signed or found.machine == "x86_64"  # the other refuses what is not
 
 
-@pytest.mark.parametrize("name", LIBRARIES)
+@pytest.mark.parametrize("name", quick_and_long(LIBRARIES))
 def test_library_has_every_table(get_wheel: Callable[[str], Path], name: str) -> None:
     data = library(get_wheel(name))
     for table in (*TABLES[LIBRARIES[name][3]], "scalar"):
         assert f"{table}\0".encode() in data
 
 
-@pytest.mark.parametrize("name", LIBRARIES)
+@pytest.mark.parametrize("name", quick_and_long(LIBRARIES))
 def test_library_names_no_place(get_wheel: Callable[[str], Path], name: str) -> None:
     data = library(get_wheel(name))
     assert not re.search(rb"/(tmp|home|root|var)/|runtime/kernels", data)
 
 
+@pytest.mark.long
 def test_built_again_it_is_the_same_bytes(
     tool: ModuleType, get_wheel: Callable[[str], Path], tmp_path: Path
 ) -> None:

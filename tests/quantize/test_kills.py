@@ -13,7 +13,10 @@ from tests.quantize.kills import KINDS
 KILLS = os.environ.get("HALFBYTE_KILLS", "20")  # at random moments
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [kind if kind == "gguf" else pytest.param(kind, marks=pytest.mark.long) for kind in KINDS],
+)
 def test_killed_runs(kind: str, tmp_path: Path, repository: Path) -> None:
     """In a separate process, which has no threads and can be forked."""
     command = [sys.executable, "-m", "tests.quantize.kills", kind, tmp_path, KILLS]

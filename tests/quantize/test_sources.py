@@ -138,6 +138,7 @@ def test_values_beyond_f16(
     assert (why in capsys.readouterr().out) == (expected != "F16")
 
 
+@pytest.mark.long
 def test_memory_does_not_grow_with_the_folder(tmp_path: Path) -> None:
     """Peak of a process that quantizes a folder of 250 MB, of which 120 MB are reordered."""
     folder = write_folder(tmp_path / "m")

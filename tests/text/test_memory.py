@@ -132,6 +132,7 @@ print(len(session.programs()), max(after[500:1000]), max(after[1500:]))
 """
 
 
+@pytest.mark.long
 def test_two_thousand_shapes_through_one_session(tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(network())
     command = [sys.executable, "-c", SHAPES, str(tmp_path / "m.onnx")]
