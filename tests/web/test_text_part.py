@@ -60,3 +60,25 @@ def test_the_part_has_no_layers_above_text(part: dict[str, str], repository: Pat
     result = {name.split(".")[1] for name in part if "." in name}
     assert result.isdisjoint(above - {"web"})  # of `web` it has what the page calls
     assert {"core", "formats", "text", "weights"} <= result
+
+
+def test_the_part_differs_by_docstrings_only(part: dict[str, str]) -> None:
+    """Statements are the same, on the same lines, and there are fewer bytes."""
+    with zipfile.ZipFile(io.BytesIO(make_wheel())) as archive:
+        whole = {module(n): archive.read(n).decode() for n in archive.namelist() if n[-3:] == ".py"}
+    for name, source in part.items():
+        assert statements(source) == statements(whole[name])
+    assert sum(map(len, part.values())) < 0.85 * sum(len(whole[name]) for name in part)
+
+
+def statements(source: str) -> str:
+    """A module's code and the lines of its statements, without docstrings."""
+    tree = ast.parse(source)
+    lines = [(type(n).__name__, n.lineno) for n in ast.walk(tree) if isinstance(n, ast.stmt)]
+    for node in ast.walk(tree):
+        documented = isinstance(
+            node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+        )
+        if documented and ast.get_docstring(node) is not None:
+            node.body = node.body[1:]
+    return f"{lines} {ast.dump(tree)}"
