@@ -13,7 +13,10 @@ from halfbyte.weights.base import Preset
 
 Format = type[WeightFormat]
 # Endings of names
-_FLOATS = ("token_types.weight", ".ffn_gate_inp.weight", ".shortconv.conv.weight", ".bias")
+_FLOATS = (
+    "token_types.weight", ".ffn_gate_inp.weight", ".shortconv.conv.weight", ".bias",
+    ".ssm_a", ".ssm_d", ".ssm_conv1d.weight", ".ssm_norm.weight",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -194,15 +194,16 @@ BLOCKS(fp4)
 /* For each row of p[n, e], the u experts with the largest scores, the largest first; of equal ones
  * the one that comes first, NaN as -infinity. Scores are p if they are NULL. weights[n, u] = p of
  * these, over their sum + 1e-20 if `normalize` is 1, times scale. The n u pairs of a row and an
- * expert are sorted by expert, then by row: places[n, u] are their places, rows[n u] is the row of
- * each place, and ends[e] is the first place after those of an expert. */
+ * expert are sorted by expert, then by row: places[n, u] are their places, rows[n u] and
+ * experts[n u] the row and the expert of each place, and ends[e] is the first place after those of
+ * an expert. */
 KERNEL(route_experts, 1, 1, a->n * a->u * a->e,
-       OUT(f32, weights) OUT(i32, places) OUT(i32, rows) OUT(i32, ends) IN(f32, p) IN(f32, scores)
-       INT(n) INT(e) INT(u) INT(normalize) FLOAT(scale))
+       OUT(f32, weights) OUT(i32, places) OUT(i32, rows) OUT(i32, experts) OUT(i32, ends) IN(f32, p)
+       IN(f32, scores) INT(n) INT(e) INT(u) INT(normalize) FLOAT(scale))
 
-/* y[n u, d] = x[rows, :]; rows outside of [0, n) give zeros */
+/* y[n u, d] = x[rows, :] of x[t, d]; rows outside of [0, t) give zeros */
 KERNEL(expert_rows, a->n * a->u, 1, a->d * 4,
-       OUT(f32, y) IN(f32, x) IN(i32, rows) INT(n) INT(u) INT(d))
+       OUT(f32, y) IN(f32, x) IN(i32, rows) INT(n) INT(t) INT(u) INT(d))
 
 /* Products of n u rows with matrices w[e, m, k], each of `size` bytes: rows from ends[i - 1] on,
  * before ends[i], with that of expert i, by the kernel of this number, that of matmul or of
@@ -329,11 +330,14 @@ KERNEL(causal_conv, (a->c + 15) / 16, 1, a->n * a->k * 16 * 4,
 /* For each of c channels, whose states S[s] are stored in blocks of sixteen channels, and for each
  * row: S = exp(dt rate) S + input b, y = sum over s, in order, of S c + skip x, with input = dt x.
  * rate has one number per channel (r = 1) or one per state (r = s). bc holds b[groups, s], then
- * c[groups, s]; channels of a group share both, and those of a head dt. With beta, the delta rule:
- * S = exp(dt rate) S first, then S = S + input b with input = beta (x - sum over s of S b). */
+ * c[groups, s], or the other way round if they are swapped; channels of a group share both, and
+ * those of a head dt. Groups have neighbouring heads or, if tiled, head i is of group i % groups.
+ * With beta, the delta rule: S = exp(dt rate) S first, then S = S + input b with input = beta (x -
+ * sum over s of S b). */
 KERNEL(selective_scan, a->u, 1, a->n * a->s * 16 * 8,
        OUT(f32, y) OUT(f32, state) IN(f32, rate) IN(f32, skip) IN(f32, x) IN(f32, dt) IN(f32, bc)
-       IN(f32, beta) INT(n) INT(c) INT(h) INT(w) INT(u) INT(r) INT(s) INT(groups) INT(position))
+       IN(f32, beta) INT(n) INT(c) INT(h) INT(w) INT(u) INT(r) INT(s) INT(groups) INT(position)
+       INT(swapped) INT(tiled))
 
 /* ---- attention/q8_0.inc ---- */
 

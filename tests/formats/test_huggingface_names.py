@@ -148,7 +148,7 @@ def test_gpt2() -> None:
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"model_type": None}, "key 'model_type': expected a string, found nothing"),
-    ({"model_type": "mamba"}, "model_type 'mamba': expected one of ['"),
+    ({"model_type": "rwkv"}, "model_type 'rwkv': expected one of ['"),
     ({"architectures": ["LlamaForSequenceClassification"]}, "expected a language model"),
     ({"architectures": "LlamaForCausalLM"}, "key 'architectures': expected a list"),
     ({"quantization_config": {"bits": 4}}, "expected weights that are not quantized"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from halfbyte.text.opening import open_model
 from halfbyte.text.planning import Settings, plan
 from halfbyte.text.sampling import log_softmax
 
-NAMES = ["lfm2"]
+NAMES = ["lfm2", "mamba2", "falcon_h1"]
 
 
 @pytest.fixture(params=NAMES)
@@ -124,7 +125,9 @@ def test_memory_is_planned_by_kind(path: Path) -> None:
     states = [b for b in program.buffers if b.kind is Kind.STATE]
     assert long.memory["states"] == sum(b.nbytes for b in states)
     cached = {b.name.rpartition(".")[0] for b in program.buffers if b.kind is Kind.CACHE}
-    counts = file.metadata.get(f"{file.metadata['general.architecture']}.attention.head_count_kv")
-    assert cached == {f"blk.{i}" for i, n in enumerate(np.atleast_1d(counts)) if n}  # type: ignore[arg-type]
+    of = f"{file.metadata['general.architecture']}."
+    counts: Any = file.metadata.get(f"{of}attention.head_count_kv", 0)
+    each = np.broadcast_to(counts, file.metadata[f"{of}block_count"])  # type: ignore[arg-type]
+    assert cached == {f"blk.{i}" for i, n in enumerate(each) if n}
     assert long.memory["KV cache"] == 3 * short.memory["KV cache"]
     assert "\n  states " in describe(path)

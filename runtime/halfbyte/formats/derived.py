@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.errors import FormatError
 from halfbyte.weights import F32, U8, F32Array, Tensor, WeightFormat
 
 _SLICE = 1 << 20  # elements computed at once
@@ -69,6 +70,12 @@ class DerivedTensor(Tensor):
         """Always true: the bytes are computed for the caller."""
         return True
 
+    def release(self) -> U8:
+        """Give the computed bytes away; a whole, of which other rows are needed, keeps its own."""
+        data = self.data
+        self._forget()
+        return data
+
     def _forget(self) -> None:
         object.__setattr__(self, "_bytes", None)
 
@@ -95,10 +102,13 @@ def permuted(tensor: Tensor, name: str, axes: tuple[int, ...]) -> Tensor:
     return DerivedTensor(name, tensor.format, shape, make)
 
 
-def reordered(tensor: Tensor, name: str, order: npt.NDArray[np.integer[Any]]) -> Tensor:
+def reordered(
+    tensor: Tensor, name: str, order: npt.NDArray[np.integer[Any]], whole: Tensor | None = None
+) -> Tensor:
     """The tensor's rows `order[0]`, `order[1]`, ...; a slice of `order` should span few rows.
 
-    Rows of all matrices are counted; `order` [..., rows] has the shape of the result.
+    Rows of all matrices are counted; `order` [..., rows] has the shape of the result. They may be
+    some of the rows of a `whole` tensor.
     """
     flat = order.reshape(-1)
 
@@ -108,7 +118,21 @@ def reordered(tensor: Tensor, name: str, order: npt.NDArray[np.integer[Any]]) ->
         rows: U8 = tensor.take(low, high + 1 - low)[part - low]
         return rows
 
-    return DerivedTensor(name, tensor.format, (*order.shape, tensor.columns), make)
+    return DerivedTensor(name, tensor.format, (*order.shape, tensor.columns), make, whole)
+
+
+def with_columns(tensor: Tensor, name: str, order: npt.NDArray[np.integer[Any]]) -> Tensor:
+    """The matrix with its columns in another order, in a format without blocks."""
+    if tensor.format.block > 1:
+        raise FormatError(f"expected single numbers, found blocks of {tensor.format.name}")
+    element = f"u{tensor.format.block_bytes}"
+
+    def make(first: int, count: int) -> U8:
+        rows = np.ascontiguousarray(tensor.take(first, count)).view(element)[:, order]
+        data: U8 = np.ascontiguousarray(rows).view(np.uint8)
+        return data
+
+    return DerivedTensor(name, tensor.format, tensor.shape, make)
 
 
 def stacked(tensors: Sequence[Tensor], name: str) -> Tensor:
@@ -138,6 +162,17 @@ def widened(tensor: Tensor, name: str, function: Callable[[F32Array], F32Array])
         return F32.encode(rows[first : first + count])
 
     return DerivedTensor(name, F32, shape, make)
+
+
+def scaled(tensor: Tensor, name: str, factors: npt.NDArray[np.float32]) -> Tensor:
+    """The tensor's rows times their factors, or times one factor, in F32."""
+    each = np.broadcast_to(factors, tensor.row_count)[:, None]
+
+    def make(first: int, count: int) -> U8:
+        values = tensor.format.decode(tensor.take(first, count))
+        return F32.encode(values * each[first : first + count])
+
+    return DerivedTensor(name, F32, tensor.shape, make)
 
 
 class ConvertedTensor(DerivedTensor):

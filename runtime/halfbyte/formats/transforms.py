@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -21,20 +21,31 @@ class Transform:
     """A transform of a tensor's values; `apply` takes and returns all of them.
 
     If `moves`, values are only permuted, and arrays may have any dtype (BF16 as uint16); otherwise
-    they are float32. If it `widens`, GGUF has the result in F32, in a shape of its own.
+    they are float32. If it `widens`, GGUF has the result in F32, in a shape of its own. `factors`
+    multiply rows, or all of them alike. `columns` permutes the numbers of columns. With `axes` and
+    `rows` the axes are permuted first, then the rows by their numbers.
     """
 
     name: str  # for people
     apply: Callable[[Array], Array]
     moves: bool = True
     widens: bool = False
+    factors: npt.NDArray[np.float32] | None = field(default=None, compare=False)
+    columns: Callable[[Array], Array] | None = None
+    axes: tuple[int, ...] = ()
+    rows: Callable[[Array], Array] | None = None
 
 
 SAME = Transform("as it is", lambda x: x)
-TRANSPOSED = Transform("transposed", lambda x: np.ascontiguousarray(x.T))
+TRANSPOSED = Transform("transposed", lambda x: np.ascontiguousarray(x.T), axes=(1, 0))
 FLATTENED = Transform("as a vector", lambda x: x.reshape(-1), widens=True)
 KERNELS = Transform("without the middle axis", lambda x: x.reshape(len(x), -1), widens=True)
 PLUS_ONE = Transform("plus one", lambda x: x + np.float32(1), moves=False)
+DECAYS = Transform("-exp(x)", lambda x: -np.exp(x), moves=False, widens=True)
+COLUMN = Transform("as a column", lambda x: x.reshape(-1, 1), widens=True)
+DECAYS_COLUMN = Transform(
+    "-exp(x) as a column", lambda x: -np.exp(x.reshape(-1, 1)), moves=False, widens=True
+)
 
 
 def _halves(x: Array, heads: int) -> Array:
@@ -67,6 +78,10 @@ def _split_groups(x: Array, groups: int, queries: int, head: int) -> Array:
     return np.concatenate([part.reshape(-1, *x.shape[1:]) for part in parts])
 
 
+def _tile(x: Array, groups: tuple[int, int, int], first: int) -> Array:
+    return np.concatenate([x[:first], _regroup(x[first:], groups, tuple(range(groups[1])))])
+
+
 def _from_row(x: Array, first: int) -> Array:
     return x[first:]
 
@@ -82,10 +97,57 @@ def regrouped(groups: tuple[int, int, int], order: tuple[int, ...]) -> Transform
     return Transform(f"rows of {groups[0]} groups", function)
 
 
+def tiled(groups: tuple[int, int, int], first: int = 0) -> Transform:
+    """Rows [group, head, row] from `first` on become [head, group, row]."""
+    function = partial(_tile, groups=groups, first=first)
+    return Transform(f"rows of {groups[0]} groups apart", function)
+
+
+def of_columns(rows: Transform) -> Transform:
+    """Columns in the order that a permutation gives rows."""
+    order = rows.apply
+    return Transform(
+        f"columns as {rows.name}", lambda x: x[:, order(np.arange(x.shape[1]))], columns=order
+    )
+
+
+def then(one: Transform, other: Transform) -> Transform:
+    """Two transforms of vectors or small matrices, one after the other."""
+    return Transform(
+        f"{one.name}, {other.name}", lambda x: other.apply(one.apply(x)), moves=False,
+        widens=one.widens or other.widens,
+    )  # fmt: skip
+
+
 def ungrouped(groups: int, queries: int, head: int) -> Transform:
     """Of groups, each of some queries, a key and a value, all queries come first."""
     function = partial(_split_groups, groups=groups, queries=queries, head=head)
     return Transform(f"rows of {groups} groups", function)
+
+
+def _even_first(x: Array) -> Array:
+    return np.concatenate([x[:, ::2], x[:, 1::2]], axis=1)
+
+
+EVEN_FIRST = Transform("even columns first", _even_first, widens=True)
+EXPERTS = Transform("transposed experts", lambda x: x.swapaxes(1, 2), axes=(0, 2, 1))
+EVEN_EXPERTS = Transform(
+    "transposed experts, even rows first", lambda x: _even_first(x.swapaxes(1, 2)),
+    axes=(0, 2, 1), rows=_even_first,
+)  # fmt: skip
+
+
+def scaled(factors: npt.NDArray[np.float32] | float) -> Transform:
+    """Rows of a matrix times their factors, or times one factor."""
+    each = np.asarray(factors, np.float32)
+    if np.all(each == 1):
+        return SAME
+    return Transform("scaled", lambda x: x * each[..., None], moves=False, factors=each)
+
+
+def in_rows(count: int) -> Transform:
+    """A vector as the rows of a matrix."""
+    return Transform(f"as {count} rows", lambda x: x.reshape(count, -1), widens=True)
 
 
 def swapped(heads: int) -> Transform:

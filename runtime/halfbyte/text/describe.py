@@ -49,7 +49,8 @@ _GENERAL = ("general.", "tokenizer.", "split.", "quantize.", "halfbyte.")
 
 def _foreign(file: ModelFile) -> list[str]:
     """Notes on metadata of no use here, which its writer may have meant to count."""
-    known = (*_GENERAL, metadata.text(file, "general.architecture") + ".")
+    own = getattr(architectures.find(file), "KEYS", ())  # without the architecture's name
+    known = (*_GENERAL, *own, metadata.text(file, "general.architecture") + ".")
     return [
         f"metadata {printable(key)!r}: passed over: it is not a key of this architecture"
         for key in file.metadata

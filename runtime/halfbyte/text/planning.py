@@ -199,8 +199,9 @@ def capture_model(
     )  # fmt: skip
     program.notes += passed_over(file, encodes=encodes)
     used = architecture.TABLES | {_origin(buffer) for buffer in program.buffers}
+    spare = getattr(config, "spare", ())
     for name in file.tensors:
-        if name not in used:
+        if name not in used and not name.startswith(spare):
             raise UnsupportedError(
                 f"{file.path}: tensor {name!r}: architecture "
                 f"{metadata.text(file, 'general.architecture')!r} does not use it as halfbyte "

@@ -96,6 +96,8 @@ def _rows() -> Iterator[Case]:
         x, random = activations(n, d), np.random.default_rng(d)
         rows = random.integers(-1, n + 1, (n, u), np.int32)
         yield Case(f"{n}x{u}-{d}", ops.expert_rows, {"x": x, "rows": rows})
+        few = {"x": activations(2, d), "rows": rows}
+        yield Case(f"{n}x{u}-{d} of 2", ops.expert_rows, few)
         z = activations(n * u, d).reshape(n, u * d)
         weights = activations(n + 1, u)[1:].copy()
         places = random.integers(-1, n * u + 1, (n, u), np.int32)

@@ -28,7 +28,8 @@ def _selective_scan() -> Iterator[Case]:
         ("mamba", 1, 16, 16, 1, 16, 0), ("mamba", 5, 48, 48, 1, 16, 3),
         ("mamba2", 1, 64, 2, 1, 8, 7), ("mamba2", 33, 96, 3, 1, 32, 0),
         ("mamba2", 3, 128, 4, 2, 16, 1), ("delta", 1, 64, 2, 2, 16, 5),
-        ("delta", 9, 96, 3, 3, 32, 0),
+        ("delta", 9, 96, 3, 3, 32, 0), ("delta-swapped", 3, 128, 4, 2, 16, 1),
+        ("delta-swapped-tiled", 5, 96, 6, 2, 16, 2),
     ):  # fmt: skip
         random = np.random.default_rng(n * c * s)
         x, blocks = activations(n, c), c // 16
@@ -37,12 +38,16 @@ def _selective_scan() -> Iterator[Case]:
         r = s if kind == "mamba" else 1
         rate = -random.uniform(0.1, 2, (blocks, r, 16)).astype(np.float32)
         state = random.standard_normal((blocks, s, 16)).astype(np.float32)
-        skip = None if kind == "delta" else activations(1, c)[0] + 1
-        beta = dt[:, ::-1].copy() if kind == "delta" else None
+        delta = kind.startswith("delta")
+        skip = None if delta else activations(1, c)[0] + 1
+        beta = dt[:, ::-1].copy() if delta else None
         operands = {
             "x": x, "dt": dt, "rate": rate, "bc": bc, "skip": skip, "beta": beta, "state": state,
         }  # fmt: skip
-        where = {"groups": groups, "position": position}
+        where = {
+            "groups": groups, "position": position, "swapped": "swapped" in kind,
+            "tiled": "tiled" in kind,
+        }  # fmt: skip
         case = Case(f"{kind}-{n}x{c}-{s}-{position}", ops.selective_scan, operands, where)
         case.bound = _bounds(case)
         yield case

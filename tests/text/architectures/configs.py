@@ -43,6 +43,38 @@ _YARN = {
 _MINISTRAL = {
     **_YARN, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.3,
 }  # fmt: skip
+_GRANITE = {
+    "embedding_multiplier": 6.0,
+    "residual_multiplier": 0.25,
+    "attention_multiplier": 0.3,
+    "logits_scaling": 4.0,
+}
+_HYBRID = {"mamba_n_heads": 4, "mamba_d_head": 16, "mamba_d_state": 16, "mamba_n_groups": 1}
+_PARTIAL = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25}
+_SECTIONS = {"rope_parameters": {**_PARTIAL, "mrope_section": [1, 1, 0]}}
+_DELTA = {
+    "head_dim": 16,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 16,
+    "linear_value_head_dim": 16,
+    "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+    "rope_parameters": _PARTIAL,
+}
+_SHARED = {
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 32,
+    "shared_expert_intermediate_size": 64,
+}
+_GPT_OSS = {
+    "model_type": "gpt_oss",
+    "head_dim": 16,
+    "num_local_experts": 4,
+    "num_experts_per_tok": 2,
+    "sliding_window": 9,
+    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+}
 _GPT = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": CONTEXT}
 # Whose config.json has names of its own
 OLD = {
@@ -144,13 +176,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
         },
     },
-    "granite": {
-        "model_type": "granite",
-        "embedding_multiplier": 6.0,
-        "residual_multiplier": 0.25,
-        "attention_multiplier": 0.3,
-        "logits_scaling": 4.0,
-    },
+    "granite": {"model_type": "granite", **_GRANITE},
     "stablelm": {"model_type": "stablelm", "use_qkv_bias": True, "layer_norm_eps": 1e-5},
     "stablelm-parallel": {
         "model_type": "stablelm",
@@ -301,10 +327,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "granitemoe",
         "num_local_experts": 4,
         "num_experts_per_tok": 2,
-        "embedding_multiplier": 6.0,
-        "residual_multiplier": 0.25,
-        "attention_multiplier": 0.3,
-        "logits_scaling": 4.0,
+        **_GRANITE,
     },
     "granitemoeshared": {
         "model_type": "granitemoeshared",
@@ -331,11 +354,95 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "block_multiple_of": 16,
         "norm_eps": 1e-5,
     },
+    "lfm2_moe": {
+        "model_type": "lfm2_moe",
+        "layer_types": ["conv", "full_attention", "conv"],
+        "norm_eps": 1e-5,
+        "num_dense_layers": 1,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 32,
+    },
+    "mamba": {
+        "model_type": "mamba",
+        "num_hidden_layers": 2,
+        "state_size": 8,
+        "tie_word_embeddings": True,
+    },
+    "mamba2": {
+        "model_type": "mamba2",
+        "num_hidden_layers": 2,
+        "num_heads": 4,
+        "head_dim": 16,
+        "n_groups": 1,
+        "state_size": 16,
+        "tie_word_embeddings": False,
+    },
+    "granitemoehybrid": {
+        "model_type": "granitemoehybrid",
+        "layer_types": ["mamba", "attention", "mamba"],
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "shared_intermediate_size": 32,
+        **_GRANITE,
+        **_HYBRID,
+    },
+    "granitemoehybrid-dense": {
+        "model_type": "granitemoehybrid",
+        "num_hidden_layers": 2,
+        "layer_types": ["attention", "mamba"],
+        "num_local_experts": 0,
+        "num_experts_per_tok": 0,
+        "shared_intermediate_size": 48,
+        "position_embedding_type": "rope",
+        **_HYBRID,
+    },
+    "granitemoehybrid-attention": {
+        "model_type": "granitemoehybrid",
+        "num_hidden_layers": 2,
+        "layer_types": ["attention"] * 2,
+        "num_local_experts": 0,
+        "num_experts_per_tok": 0,
+        "shared_intermediate_size": 48,
+        "position_embedding_type": "rope",
+        **_GRANITE,
+        **_HYBRID,
+    },
+    "qwen3_next": {"model_type": "qwen3_next", **_DELTA, **_SHARED},
+    "qwen3_5": {"model_type": "qwen3_5_text", **_DELTA, **_SECTIONS},
+    "qwen3_5_moe": {"model_type": "qwen3_5_moe_text", **_DELTA, **_SHARED, **_SECTIONS},
+    "gpt_oss": {**_GPT_OSS, "rope_parameters": {**_YARN, "truncate": False}},
+    "gpt_oss-plain": {
+        **_GPT_OSS,
+        "num_hidden_layers": 2,
+        "layer_types": ["sliding_attention", "full_attention"],
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
+    },
+    "apertus": {"model_type": "apertus", "rope_parameters": {**_LLAMA3, "rope_theta": 10000.0}},
+    "falcon_h1": {
+        "model_type": "falcon_h1",
+        "num_hidden_layers": 2,
+        "head_dim": 8,
+        "mamba_d_ssm": 64,
+        "mamba_rms_norm": True,
+        "mamba_norm_before_gate": False,
+        **_HYBRID,
+        "mamba_n_groups": 2,
+        "attention_in_multiplier": 0.9,
+        "attention_out_multiplier": 0.8,
+        "key_multiplier": 0.7,
+        "ssm_in_multiplier": 1.25,
+        "ssm_out_multiplier": 0.6,
+        "ssm_multipliers": [0.9, 1.1, 0.8, 0.7, 0.6],
+        "mlp_multipliers": [1.2, 0.9],
+        "embedding_multiplier": 5.5,
+        "lm_head_multiplier": 0.75,
+    },
 }
 
 # Run on every table of kernels; the others, which have the same operators, on two backends
 EVERYWHERE = [
     *itertools.takewhile(lambda name: name != "smollm3", CONFIGS), "gemma2", "bloom-six", "mixtral",
-    "lfm2",
+    "lfm2", "granitemoehybrid", "qwen3_5",
 ]  # fmt: skip
 OTHERS = [name for name in CONFIGS if name not in EVERYWHERE]

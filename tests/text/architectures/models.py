@@ -22,7 +22,7 @@ from tests.text.architectures.configs import CONFIGS, CONTEXT, OLD, OLD_SIZES, S
 
 from halfbyte.formats import MetadataValue
 from halfbyte.formats.huggingface.experts import with_stacks
-from halfbyte.formats.huggingface.names import naming
+from halfbyte.formats.huggingface.names import as_metadata, naming
 from halfbyte.formats.huggingface.shapes import Shapes
 from halfbyte.quantize.gguf_writer import write_gguf
 from halfbyte.text import architectures
@@ -57,7 +57,7 @@ def values(name: str, shape: tuple[int, ...]) -> F32Array:
     if len(shape) > 1:
         return uniform * np.float32((3 / shape[-1]) ** 0.5)
     gain = name.endswith(".weight") and not name.startswith(("gemma", "nemotron"))
-    return uniform * np.float32(0.2) + np.float32(gain)
+    return np.asarray(uniform * np.float32(0.2) + np.float32(gain))  # also of a scalar
 
 
 def write(
@@ -76,9 +76,10 @@ def write(
     for source, shape in shapes.items():
         renamed = names.rename(source)
         if renamed:
-            tensors[renamed[0]] = renamed[1].apply(values(f"{name}/{source}", tuple(shape)))
+            tensors[renamed[0]] = renamed[1].apply(values(f"{name}/{source}", tuple(shape or (1,))))
     files = {n: tensor(n, v) for n, v in tensors.items()}
     stacks = with_stacks(name, files, Shapes(names.metadata, names.shapes))
+    metadata |= as_metadata(names, stacks)
     tensors = {n: t.decode() for n, t in stacks.items()}
     if architecture:
         old = f"{metadata['general.architecture']}."

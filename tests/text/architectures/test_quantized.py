@@ -45,14 +45,15 @@ def test_packing_changes_nothing(name: str, kind: str, tmp_path: Path) -> None:
         floats = definition.logits(ids)
         assert models.largest_difference(native.logits(ids), floats) < 1e-5
     off = np.abs(expected - floats).max(axis=1) / np.abs(floats).max()
-    near = np.median if "num_experts_per_tok" in models.config(name) else np.max  # or other experts
-    assert near(off) < 0.1
+    # Other experts may be chosen, and keys that are scaled to length one double what is off.
+    few = {"num_experts_per_tok", "linear_num_key_heads"} & models.config(name).keys()
+    assert (np.median if few else np.max)(off) < 0.1
 
 
 def roughen(metadata: dict[str, MetadataValue], tensors: dict[str, models.F32Array]) -> None:
     """Make channels after norms, and rows of `up`, far larger than the others."""
     for name, value in tensors.items():
-        if name.endswith(("attn_q.weight", "attn_k.weight", "attn_v.weight", "attn_qkv.weight")):
+        if name.endswith(("_q.weight", "_k.weight", "_v.weight", "_qkv.weight", "ssm_in.weight")):
             value[:, 3] *= 64
         if name.endswith(("ffn_gate.weight", "ffn_up.weight")):
             value[:, 7] /= 64
@@ -69,7 +70,8 @@ def test_equalizing_is_exact(name: str, tmp_path: Path) -> None:
     equalized = sum(row.equalized for row in report.rows)
     with halfbyte.load(path) as before, halfbyte.load(report.output) as after:
         channels = architectures.find(before.file).EQUALIZED
-        assert equalized >= (4 if "attn_norm" in channels else len(layers(before.file)))
+        many = "attn_q" in channels.get("attn_norm", ())
+        assert equalized >= (4 if many else len(layers(before.file)))
         ids = models.ids(name)
         np.testing.assert_array_equal(after.logits(ids), before.logits(ids))
 

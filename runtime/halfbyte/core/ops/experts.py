@@ -28,18 +28,20 @@ _LEAST = np.float32(1e-20)  # added to a sum that weights are divided by
 
 @operator(
     "TopK",
-    "p:f32[n,e] scores?:f32[n,e] -> weights:f32[n,u] places:i32[n,u] rows:i32[n,u] ends:i32[e]",
+    "p:f32[n,e] scores?:f32[n,e] -> "
+    "weights:f32[n,u] places:i32[n,u] rows:i32[n,u] experts:i32[n,u] ends:i32[e]",
     demands={"1 <= u <= e": lambda d: 1 <= d["u"] <= d["e"]},
 )
 def route_experts(
     p: F32, scores: F32 | None = None, *, u: int, normalize: bool, scale: float
-) -> tuple[F32, I32, I32, I32]:
+) -> tuple[F32, I32, I32, I32, I32]:
     """The `u` experts with the largest scores of each row, and the order of rows by expert.
 
     Scores are `p` if there are none; of equal ones the first counts, and NaN as -infinity.
     `weights` are p of these experts, the largest score first; with `normalize` divided by their
     sum + 1e-20; times `scale`. `places` are the places of a row's experts in the order by expert
-    and row, `rows` the row of each place, and `ends` where the places of each expert end.
+    and row, `rows` the row of each place, `experts` its expert, and `ends` where the places of each
+    expert end.
 
     Source: ONNX TopK; transformers' router of Mixtral.
     """
@@ -53,16 +55,22 @@ def route_experts(
     places = np.empty_like(order)
     places[order] = np.arange(len(order), dtype=np.int32)
     ends = np.cumsum(np.bincount(ids.reshape(-1), minlength=p.shape[1])).astype(np.int32)
-    shape = ids.shape
-    return weights * np.float32(scale), places.reshape(shape), order.reshape(shape) // u, ends
+    shape, experts = ids.shape, ids.reshape(-1)[order].astype(np.int32)
+    return (
+        weights * np.float32(scale), places.reshape(shape), order.reshape(shape) // u,
+        experts.reshape(shape), ends,
+    )  # fmt: skip
 
 
-@operator("Gather", "x:f32[n,d] rows:i32[n,u] -> y:f32[n,u*d]")
+@operator("Gather", "x:f32[t,d] rows:i32[n,u] -> y:f32[n,u*d]")
 def expert_rows(x: F32, rows: I32) -> F32:
-    """Rows of x in the order by expert; a row outside of x gives zeros. Source: ONNX Gather."""
+    """Rows of x, such as tokens in the order by expert, or biases of experts.
+
+    A row outside of x gives zeros. Source: ONNX Gather.
+    """
     inside = (rows >= 0) & (rows < len(x))
     y = np.where(inside[..., None], x[np.where(inside, rows, 0)], np.float32(0))
-    return y.reshape(len(x), -1)
+    return y.reshape(len(rows), -1)
 
 
 def _chosen(d: Any) -> int:

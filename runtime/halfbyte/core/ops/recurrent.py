@@ -56,6 +56,7 @@ BLOCK = 16  # channels whose states are interleaved
         "h = c, or heads and groups of whole sixteens of c": lambda d: (
             (d["h"] == d["c"] or d["c"] % (16 * d["h"]) == 0) and d["c"] % (16 * d["groups"]) == 0
         ),
+        "groups of whole heads h": lambda d: d["h"] % d["groups"] == 0,
         "position of 0 and more": lambda d: d["position"] >= 0,
     },
     product=True,
@@ -63,16 +64,17 @@ BLOCK = 16  # channels whose states are interleaved
 )
 def selective_scan(
     x: F32, dt: F32, rate: F32, bc: F32, skip: F32 | None, beta: F32 | None, state: F32,
-    *, groups: int, position: int,
+    *, groups: int, position: int, swapped: bool = False, tiled: bool = False,
 ) -> tuple[F32, F32]:  # fmt: skip
     """A linear recurrence over tokens, for each of c channels with s states.
 
     With the numbers b and c that a row of `bc` holds for a channel's group, first those of all
-    groups for b, then for c::
+    groups for b, then for c, or the other way round if they are `swapped`::
 
         S = exp(dt rate) S + dt x b        y = sum_s S c + skip x
 
-    Channels of a head share dt. `rate` has a number for each channel, or for each of its states.
+    Channels of a head share dt. Heads of a group are neighbours or, if `tiled`, head i is of group
+    i modulo `groups`. `rate` has a number for each channel, or for each of its states.
     With `beta`, by the delta rule, which replaces what the state holds for b in part::
 
         S = exp(dt rate) S                 S = S + beta (x - sum_s S b) b
@@ -86,7 +88,9 @@ def selective_scan(
         state[...] = 0
     n, c = x.shape
     s, y, heads = state.shape[1], np.empty_like(x), dt.shape[1]
-    values = np.repeat(bc.reshape(n, 2, groups, s), c // groups, axis=2)  # [n, 2, c, s]
+    head = np.arange(c) // (c // heads)
+    group = head % groups if tiled else head // (heads // groups)
+    values = bc.reshape(n, 2, groups, s)[:, :: -1 if swapped else 1, group]  # [n, 2, c, s]
     b, queries = values.reshape(n, 2, -1, BLOCK, s).transpose(1, 0, 2, 4, 3)
     step = np.repeat(dt, c // heads, axis=1).reshape(n, -1, 1, BLOCK)
     new = x.reshape(n, -1, 1, BLOCK)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from halfbyte.errors import FormatError
-from halfbyte.formats.derived import reordered, stacked
+from halfbyte.formats.derived import reordered, stacked, widened
 from halfbyte.formats.huggingface.shapes import Shapes
 from halfbyte.weights import Tensor
 
@@ -33,13 +33,20 @@ def with_stacks(where: str, tensors: Mapping[str, Tensor], shapes: Shapes) -> di
         if name in whole:
             raise FormatError(f"{where}: tensors for {name!r}: both stacked and for each expert")
         whole[name] = _stack(where, name, parts, shapes[name][0])
-    for name in [name for name in whole if "_gate_up_" in name]:
+    for name in [name for name in whole if "_gate_up" in name]:
         tensor = whole.pop(name)
-        rows = np.arange(tensor.row_count).reshape(*tensor.shape[:-2], 2, -1)
-        for half, part in enumerate(("_gate_", "_up_")):
-            new = name.replace("_gate_up_", part)
-            whole[new] = reordered(tensor, new, rows[..., half, :])
+        for half, part in enumerate(("_gate", "_up")):
+            new = name.replace("_gate_up", part)
+            whole[new] = _half(tensor, new, half)
     return whole
+
+
+def _half(tensor: Tensor, name: str, half: int) -> Tensor:
+    """The first or the second half of each matrix, or of each expert's bias."""
+    if name.endswith(".bias"):
+        return widened(tensor, name, lambda x: np.split(x, 2, axis=-1)[half])
+    rows = np.arange(tensor.row_count).reshape(*tensor.shape[:-2], 2, -1)
+    return reordered(tensor, name, rows[..., half, :])
 
 
 def _stack(where: str, name: str, parts: Mapping[int, Tensor], count: int) -> Tensor:

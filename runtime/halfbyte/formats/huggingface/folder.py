@@ -20,10 +20,10 @@ from halfbyte.formats.checkpoints.shards import (
     read_shards,
     read_weights,
 )
-from halfbyte.formats.derived import aligned, permuted, reordered, widened
+from halfbyte.formats.derived import aligned, permuted, reordered, scaled, widened, with_columns
 from halfbyte.formats.huggingface.config import Keys
 from halfbyte.formats.huggingface.experts import with_stacks
-from halfbyte.formats.huggingface.names import Naming, Translators, naming
+from halfbyte.formats.huggingface.names import Naming, Translators, as_metadata, naming
 from halfbyte.formats.huggingface.quantized import with_plain_weights
 from halfbyte.formats.huggingface.sentence_transformers import read_embedding_files
 from halfbyte.formats.huggingface.shapes import Shapes, check_layers
@@ -31,7 +31,7 @@ from halfbyte.formats.huggingface.tokenizer import tokenizer_metadata
 from halfbyte.formats.json_file import read_json
 from halfbyte.formats.mapped import Pages
 from halfbyte.formats.model_file import MetadataValue, ModelFile
-from halfbyte.formats.transforms import SAME, TRANSPOSED, Transform
+from halfbyte.formats.transforms import SAME, Transform
 from halfbyte.weights import F32, Tensor
 
 CONFIG = "config.json"
@@ -80,6 +80,7 @@ def read_folder(
         "general.architecture": names.metadata["general.architecture"],
         "general.name": _model_name(folder),
         **names.metadata,
+        **as_metadata(names, tensors),
         **embedding,
         **_tokenizer(folder, notes),
         **_sampling(folder / "generation_config.json"),
@@ -120,7 +121,7 @@ def model_tensors(where: str, names: Naming, weights: Checkpoint) -> dict[str, T
         if new in tensors:
             raise FormatError(f"{where}: tensor {name!r}: there is another for {new!r}")
         tensor, shape = weights.tensors[name], shapes[new]
-        expected = shape[::-1] if transform is TRANSPOSED else shape
+        expected = tuple(shape[axis] for axis in _axes(tensor, transform)) or shape
         if tensor.shape != expected:
             raise FormatError(
                 f"{where}: tensor {name!r} has shape {list(tensor.shape)}, but {names.where} asks "
@@ -150,14 +151,27 @@ def _place(name: str) -> tuple[int, str]:
     return (-1, "") if "_embd" in name else (1 << 30, name)
 
 
+def _axes(tensor: Tensor, transform: Transform) -> tuple[int, ...]:
+    """The permutation of axes; blocks are along rows already, whatever floats are."""
+    return transform.axes if tensor.format.block == 1 else ()
+
+
 def _converted(name: str, tensor: Tensor, transform: Transform) -> Tensor:
-    """The tensor as in GGUF: vectors and what `widens` are F32, matrices keep their type."""
+    """The tensor as in GGUF: vectors, and what is widened or scaled, are F32; others keep types."""
+    if transform.factors is not None:
+        return scaled(tensor, name, transform.factors)
+    if transform.columns is not None:
+        return with_columns(tensor, name, transform.columns(np.arange(tensor.columns)))
     if len(tensor.shape) == 1 or transform.widens:
         return widened(tensor, name, transform.apply)
     if transform is SAME:
         return aligned(tensor, name)
-    if transform is TRANSPOSED:
-        return permuted(tensor, name, (1, 0))
+    if axes := _axes(tensor, transform):
+        tensor = permuted(tensor, name, axes)
+    if transform.axes:
+        numbers = np.arange(tensor.row_count).reshape(tensor.shape[:-1])
+        rows = transform.rows or SAME.apply
+        return reordered(tensor, name, rows(numbers))
     return reordered(tensor, name, transform.apply(np.arange(len(tensor.rows))))
 
 

@@ -31,6 +31,7 @@ from halfbyte.formats.transforms import (
     regrouped,
     ungrouped,
 )
+from halfbyte.weights import Tensor
 
 MAX_HEAD = 1 << 12  # elements: tables of frequencies are allocated before weights are checked
 
@@ -60,6 +61,7 @@ class Naming:
     layer_names: Mapping[str, str] = field(default_factory=dict)  # where a layer's differ
     dropped: tuple[str, ...] = ()  # beginnings of names of tensors that are not needed
     uneven: tuple[str, ...] = ()  # beginnings of GGUF names that a layer may lack
+    numbers: tuple[str, ...] = ()  # tensors of one number in each layer, metadata in GGUF
     rank: bool = False  # the model's head scores pairs of texts
 
     def rename(self, name: str) -> tuple[str, Transform] | None:
@@ -72,7 +74,7 @@ class Naming:
         UnsupportedError
             A tensor that this kind of model does not have.
         """
-        plain = _BARE.sub(r"\1.weight", _OPTIONAL.sub("", name))
+        plain = _BIAS.sub(".bias", _BARE.sub(r"\1.weight", _OPTIONAL.sub("", name)))
         if _DROPPED.search(plain) or (self.tied and plain == "lm_head.weight"):
             return None
         if self.dropped and (plain.startswith(self.dropped) or name.startswith(self.dropped)):
@@ -88,15 +90,17 @@ class Naming:
                 f"{self.where}: tensor {name[:80]!r}: model_type {self.kind!r} has no such tensor"
             )
         kind = f"{part}.{_KINDS.get(match['kind'], match['kind'])}"
+        if part.endswith("."):
+            kind = part[:-1]
         prefix = f"blk.{int(match['layer'])}." if layer else ""
         return prefix + kind + number, self.transforms.get(kind, SAME)
 
 
 # "model." and "transformer." are missing if the model was saved without its head; a text model
-# inside another has "language_model." before or after "model.".
+# inside another has "language_model." before or after "model.". Mamba's models have "backbone.".
 _OPTIONAL = re.compile(
-    r"^((model|transformer|language_model|gpt_neox|decoder|bert|roberta|distilbert|mpnet|electra"
-    r"|ernie|data2vec_text|nomic_bert|gte|encoder|embeddings)\.){1,2}"
+    r"^(model\.)?backbone\.|^((model|transformer|language_model|gpt_neox|decoder|bert|roberta|distilbert|mpnet|electra"
+    r"|ernie|data2vec_text|nomic_bert|gte|encoder|embeddings)\.(?!weight$)){1,2}"
 )
 _LAYER = re.compile(
     r"(?:layers|layer|h|blocks)\.(?P<layer>\d{1,4})\.(?P<part>[\w.]+)\."
@@ -104,12 +108,17 @@ _LAYER = re.compile(
 )
 _OUTER = re.compile(r"(?P<part>[\w.]+)\.(?P<kind>weight|bias|gamma|beta)")
 _EXPERT = re.compile(r"(.*experts)\.(\d{1,4})\.(\w+)")  # with matrices of its own
-_BARE = re.compile(r"(experts\.(?:gate_up|down)_proj)$")  # stacked, which have no ".weight"
+# Which have no ".weight": stacked experts, vectors of state spaces, sinks
+_BARE = re.compile(
+    r"(experts\.(?:gate_up|down)_proj|\.(?:A_log|D|dt_bias|sinks|expert_bias)"
+    r"|act_fn\.\w+)$"
+)
+_BIAS = re.compile(r"(?<=_proj)_bias$")  # of stacked experts
 _KINDS = {"gamma": "weight", "beta": "bias"}  # of norms, in files of TensorFlow's time
 # Tables and masks saved by old versions; parts of a model that are not for text
 _DROPPED = re.compile(
     r"rotary_emb\.inv_freq$|^(position|token_type)_ids$|^h\.\d{1,4}\.attn\.(masked_)?bias$"
-    r"|^(vision_tower|multi_modal_projector)\."
+    r"|^(vision_tower|multi_modal_projector|visual)\."
 )
 
 
@@ -117,6 +126,15 @@ def _without_number(part: str) -> tuple[str, str]:
     """A part's name without the number of an expert, and that number in brackets."""
     match = _EXPERT.fullmatch(part)
     return (f"{match[1]}.{match[3]}", f"[{int(match[2])}]") if match else (part, "")
+
+
+def as_metadata(names: Naming, tensors: dict[str, Tensor]) -> dict[str, MetadataValue]:
+    """Take numbers of layers from the tensors, to metadata: an array of one for each layer."""
+    metadata: dict[str, MetadataValue] = {}
+    for key in names.numbers:
+        each = [f"blk.{i}.{key}" for i in range(len(tensors)) if f"blk.{i}.{key}" in tensors]
+        metadata[key] = np.array([tensors.pop(name).decode()[0] for name in each], np.float32)
+    return metadata
 
 
 class Translation:
@@ -133,8 +151,9 @@ class Translation:
     metadata : dict
         Values by GGUF's keys without the architecture's name.
     names : mapping
-        Parts of a tensor's name, such as ``self_attn.q_proj``, -> GGUF's names.
-    tied, tensors, transforms, shapes, layer_names, dropped, uneven
+        Parts of a tensor's name, such as ``self_attn.q_proj``, -> GGUF's names. One that ends with
+        a dot is whole, without ``.weight``.
+    tied, tensors, transforms, shapes, layer_names, dropped, uneven, numbers
         As in :class:`Naming`.
     """
 
@@ -149,6 +168,7 @@ class Translation:
         self.layer_names: Mapping[str, str] = {}
         self.dropped: tuple[str, ...] = ()
         self.uneven: tuple[str, ...] = ()
+        self.numbers: tuple[str, ...] = ()
         self._rank = False
         self._unprefixed: dict[str, MetadataValue] = {}
 
@@ -159,7 +179,8 @@ class Translation:
         metadata |= self._unprefixed
         return Naming(
             self.keys.where, self.kind, metadata, self.names, self.tied, self.tensors,
-            self.transforms, self.shapes, self.layer_names, self.dropped, self.uneven, self._rank,
+            self.transforms, self.shapes, self.layer_names, self.dropped, self.uneven,
+            self.numbers, self._rank,
         )  # fmt: skip
 
     def size(self, key: str) -> int:

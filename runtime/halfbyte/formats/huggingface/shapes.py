@@ -56,7 +56,10 @@ class Shapes:
         ``blk.3.ffn_up_exps.weight[5]`` is one of the matrices of ``blk.3.ffn_up_exps.weight``.
         """
         match = _LAYER.fullmatch(name)
-        part, _, kind = (match[2] if match else name).rpartition(".")
+        whole = match[2] if match else name
+        if whole in self._matrices:  # the shape of a bias, or of a tensor without an ending
+            return self._matrices[whole]
+        part, _, kind = whole.rpartition(".")
         if part in self._matrices:
             shape = self._matrices[part]
             if kind.endswith("]"):

@@ -17,10 +17,12 @@ from halfbyte.core.buffer import Buffer, maximum
 from halfbyte.core.program import Program, capture
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.text.architectures import CHANNELS, _decoder, _experts
-from halfbyte.text.architectures._decoder import Decoder, RotaryConfig, activated
+from halfbyte.text.architectures._decoder import Decoder, RotaryConfig
 from halfbyte.text.architectures._experts import Experts
 from halfbyte.text.architectures._keys import Keys
 from halfbyte.text.architectures._rotary import Rope
+from halfbyte.text.architectures._ssm import Mixer
+from halfbyte.text.architectures._xielu import XIELU
 
 TABLES = frozenset({"rope_freqs.weight"})
 
@@ -56,11 +58,17 @@ class Block:
     interleaved : bool
         Rotated pairs are neighbours, rather than half of the rotated elements apart.
     activation : str
-        "silu", "gelu" (by erf), "gelu_tanh", "relu" or "relu_squared".
+        "silu", "gelu" (by erf), "gelu_tanh", "relu" or "relu_squared"; of experts also "limited",
+        see :func:`_decoder.glued`.
     gated : bool
         The activation of `gate` multiplies `up`.
     attn_norm, ffn_norm : str
         The tensors of the norms before attention and the feed-forward part.
+    gated_heads : bool
+        Results of heads are multiplied with sigmoids of gates, whose rows follow those of a head's
+        queries in ``attn_q``.
+    whole_pairs : bool
+        As `Yarn.whole`.
     positions : int or None
         Positions are learned; rows of ``position_embd`` before that of the first position.
     """
@@ -76,6 +84,8 @@ class Block:
     gated: bool = True
     attn_norm: str = "attn_norm"
     ffn_norm: str = "ffn_norm"
+    gated_heads: bool = False
+    whole_pairs: bool = True
     positions: int | None = None
 
 
@@ -96,15 +106,25 @@ class Config(RotaryConfig):
     rotates: tuple[bool, ...] = ()  # which layers rotate; empty for all
     parallel: bool | None = None  # in place of the block's
     experts: Experts | None = None  # in place of one feed-forward part
+    mixer: Mixer | None = None  # beside attention, or in layers that do not attend
+    attends: tuple[bool, ...] = ()  # which layers attend only; empty if all attend and mix
+    xielus: tuple[XIELU, ...] = ()  # activations of layers, in place of the block's
+    spare: tuple[str, ...] = ()  # beginnings of names of tensors that are not needed
 
 
 def read_config(
     keys: Keys, block: Block, *, period: int = 0, others: Mapping[str, object] | None = None,
-    **own: Any,
+    kv_heads: int = 0, **own: Any,
 ) -> Config:  # fmt: skip
-    """Hyperparameters from metadata; `own` are fields that the architecture has read."""
+    """Hyperparameters from metadata; `own` are fields that the architecture has read.
+
+    For `kv_heads` see :func:`_decoder.sizes`.
+    """
     rms = "_rms" if block.norm.endswith("rms") else ""
-    c = _decoder.rotary(keys, period=period, epsilon=f"attention.layer_norm{rms}_epsilon")
+    c = _decoder.rotary(
+        keys, period=period, epsilon=f"attention.layer_norm{rms}_epsilon", kv_heads=kv_heads,
+        whole=block.whole_pairs,
+    )  # fmt: skip
     config = Config(**vars(c), **own)
     keys.refuse_others(config.head_dim, others)
     return config
@@ -171,7 +191,7 @@ class _Model(Decoder):
         """A layer's output."""
         block, c, name = self.block, self.c, f"blk.{number}."
         h = self.norm_of(x, name + block.attn_norm) if block.before else x
-        attended = self._attended(h, name, number)
+        attended = self._mixed(h, name, number)
         if block.after:
             attended = self.norm_of(attended, name + "post_attention_norm")
         attended = self.scaled(attended, c.residual_scale)
@@ -218,9 +238,29 @@ class _Model(Decoder):
         y: Buffer = ops.rms_norm(x, gain, epsilon=self.c.epsilon, heads=heads or 1)
         return y
 
+    def _mixed(self, x: Buffer, name: str, number: int) -> Buffer:
+        """The result of attention, of the layer's mixer, or the sum of both."""
+        c = self.c
+        if c.mixer is None or (c.attends and c.attends[number]):
+            return self._attended(x, name, number)
+        mixed = c.mixer.mixed(self, x, name)
+        if c.attends:
+            return mixed
+        sums: Buffer = ops.add(self._attended(x, name, number), mixed)
+        return sums
+
+    def _projected(self, x: Buffer, name: str) -> list[Buffer]:
+        """Queries, keys, values and, if there are any, gates of heads."""
+        c = self.c
+        if not self.block.gated_heads:
+            return list(self.projected(x, name))
+        rows = np.arange(2 * c.width).reshape(c.heads, 2, -1)
+        q, gate = self.picked(x, name + "attn_q", [rows[:, 0], rows[:, 1]])
+        return [q, *(self.linear(x, f"{name}attn_{n}", c.kv_width) for n in "kv"), gate]
+
     def _attended(self, x: Buffer, name: str, number: int) -> Buffer:
         c, window = self.c, self.c.windows[number]
-        q, k, v = self.projected(x, name)
+        q, k, v, *gate = self._projected(x, name)
         if c.clamp:
             q, k, v = (
                 ops.unary(y, function="clip", alpha=-c.clamp, beta=c.clamp) for y in (q, k, v)
@@ -239,6 +279,8 @@ class _Model(Decoder):
             name, q, k, v, rope=rope, query_rope=query, window=window, scale=c.scale,
             softcap=c.softcap, slopes=self._slopes, sinks=sinks,
         )  # fmt: skip
+        if gate:
+            mixed = ops.mul(mixed, ops.unary(gate[0], function="sigmoid"))
         return self.linear(mixed, name + "attn_output", c.dim, bias=None)
 
     def _normed(self, x: Buffer, name: str) -> Buffer:
@@ -250,10 +292,14 @@ class _Model(Decoder):
 
     def _fed_forward(self, x: Buffer, name: str, number: int) -> Buffer:
         experts, kind = self.c.experts, self.block.activation
+        if self.c.xielus:
+            up = self.linear(x, name + "ffn_up", self.c.hidden, bias=None)
+            y = self.c.xielus[number].of(self, up)
+            return self.linear(y, name + "ffn_down", self.c.dim, bias=None)
         through = partial(self.fed_forward, x, name, kind, gated=self.block.gated)
         if experts is None or number < experts.dense:
             return through()
-        y = _experts.mixture(self, x, name, experts, partial(activated, kind=kind))
+        y = _experts.mixture(self, x, name, experts, kind)
         if not experts.shared:
             return y
         shared = through(hidden=experts.shared, suffix="_shexp")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +17,15 @@ from halfbyte.core.buffer import Buffer, maximum
 from halfbyte.core.program import Program
 from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats import metadata
+from halfbyte.formats.derived import reordered
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.text.architectures._keys import Keys
 from halfbyte.text.architectures._rotary import Rope, Yarn, read_yarn, rotary_table
 from halfbyte.weights import Tensor
 
+ATTENTION = ("attn_q", "attn_k", "attn_v", "attn_output")  # matrices that other layers lack
+_LAYER = re.compile(r"^blk\.\d+\.")
+_LIMIT = 7.0  # of gates and values, where they are limited
 LOGIT_ROWS = 16  # of one run: a row is as wide as the vocabulary
 
 
@@ -73,30 +78,36 @@ def sizes(keys: Keys, epsilon: str, kv_heads: int = 0) -> Config:
             f"{heads} heads do not fit {kv_heads} key/value heads and width {dim}",
         )
     head_dim = keys.size("attention.key_length", 1 << 12, max(dim // heads, 1))
-    embedding = keys.file.tensors.get("token_embd.weight")
-    if embedding is None or len(embedding.shape) != 2:
-        raise FormatError(f"{keys.file.path}: tensor 'token_embd.weight': expected a matrix")
+    hidden = 1 if keys.has("expert_feed_forward_length") else None  # experts in all layers
     return Config(
         layers=keys.size("block_count", 1 << 10),
         dim=dim,
-        hidden=keys.size("feed_forward_length", 1 << 22),
+        hidden=keys.size("feed_forward_length", 1 << 22, hidden),
         heads=heads,
         kv_heads=kv_heads,
         head_dim=head_dim,
         context=keys.size("context_length", 1 << 24),
-        vocabulary=embedding.shape[0],
+        vocabulary=vocabulary(keys),
         epsilon=keys.number(epsilon),
     )
 
 
+def vocabulary(keys: Keys) -> int:
+    """Tokens, by the rows of their embeddings."""
+    embedding = keys.file.tensors.get("token_embd.weight")
+    if embedding is None or len(embedding.shape) != 2:
+        raise FormatError(f"{keys.file.path}: tensor 'token_embd.weight': expected a matrix")
+    return embedding.shape[0]
+
+
 def rotary(
     keys: Keys, *, scalings: tuple[str, ...] = (), period: int = 0,
-    epsilon: str = "attention.layer_norm_rms_epsilon", kv_heads: int = 0,
+    epsilon: str = "attention.layer_norm_rms_epsilon", kv_heads: int = 0, whole: bool = True,
 ) -> RotaryConfig:  # fmt: skip
     """Sizes of a decoder with rotary positions.
 
     The caller handles the types of scaling in `scalings`; for `period` see :meth:`Keys.windows`,
-    for `kv_heads` :func:`sizes`.
+    for `kv_heads` :func:`sizes`, for `whole` :class:`Yarn`.
     """
     c = sizes(keys, epsilon, kv_heads)
     rotated = keys.size("rope.dimension_count", c.head_dim, c.head_dim)
@@ -107,7 +118,7 @@ def rotary(
         rotated=rotated,
         rope_base=keys.number("rope.freq_base", 10000.0),
         rope_factor=keys.rope_factor("yarn", *scalings),
-        yarn=read_yarn(keys),
+        yarn=read_yarn(keys, whole=whole),
         windows=keys.windows(c.layers, period),
     )
 
@@ -129,9 +140,12 @@ class Parts:
         self.file, self.config, self.program = file, config, program
         self.positions = positions
         self.n = program.size("n", rows)
+        self._parts = {_LAYER.sub("", name) for name in file.tensors}
 
     def tensor(self, name: str, *shape: int) -> Tensor:
-        """A tensor of the file, which must have this shape."""
+        """A tensor of the file, which must have this shape; some files have no ``.weight``."""
+        if name not in self.file.tensors and name.removesuffix(".weight") in self.file.tensors:
+            name = name.removesuffix(".weight")
         return metadata.tensor(self.file, name, shape)
 
     def weight(self, name: str, *shape: int) -> Buffer:
@@ -164,7 +178,7 @@ class Parts:
         return self.program.constant(name, values.reshape(1, -1))
 
     def linear(self, x: Buffer, name: str, outputs: int, *, bias: bool | None = False) -> Buffer:
-        """x w^T, with a bias (True), without (False), or as in the first layer (None)."""
+        """x w^T, with a bias (True), without (False), or with one if some layer has it (None)."""
         y: Buffer = ops.matmul(x, self.weight(f"{name}.weight", outputs, maximum(x.shape[1])))
         if bias or (bias is None and self.has(f"{name}.bias")):
             values = self.tensor(f"{name}.bias", outputs).decode()
@@ -172,8 +186,8 @@ class Parts:
         return y
 
     def has(self, name: str) -> bool:
-        """Whether the first layer has this tensor of a layer: then all layers must have it."""
-        return re.sub(r"^blk\.\d+\.", "blk.0.", name) in self.file.tensors
+        """Whether some layer has this tensor of a layer: then all of its kind must have it."""
+        return _LAYER.sub("", name) in self._parts
 
     def fused(
         self, x: Buffer, name: str, outputs: Sequence[int], *, bias: bool | None = False
@@ -191,6 +205,16 @@ class Parts:
                 for y, row in zip(products, rows, strict=True)
             ]
         return products
+
+    def picked(self, x: Buffer, name: str, rows: Sequence[npt.NDArray[Any]]) -> list[Buffer]:
+        """Products with some rows of a matrix each, in their order; together these are all rows."""
+        shape = (sum(part.size for part in rows), maximum(x.shape[1]))
+        whole = self.tensor(f"{name}.weight", *shape)
+        parts = [
+            reordered(whole, f"{whole.name}[part {number}]", part.reshape(-1), whole)
+            for number, part in enumerate(rows)
+        ]
+        return [ops.matmul(x, self.program.weight(part)) for part in parts]
 
     def queries_keys_values(
         self, x: Buffer, block: str, *, bias: bool | None = False
@@ -339,15 +363,26 @@ class Decoder(Parts):
         )  # fmt: skip
         return mixed
 
-    def causal_conv(self, x: Buffer, block: str, part: str, taps: int) -> Buffer:
-        """A convolution of each column over its last `taps` tokens, by the matrix ``part``."""
+    def causal_conv(
+        self, x: Buffer, block: str, part: str, taps: int, *, first: int = 0, whole: int = 0
+    ) -> Buffer:
+        """A convolution of each column over its last `taps` tokens, by the matrix ``part``.
+
+        There is a bias if some layer has one. Of a matrix for `whole` columns, those from `first`
+        on are used.
+        """
         columns, name = maximum(x.shape[1]), f"{block}{part}.weight"
-        kernel = self.tensor(name, columns, taps)
+        kernel, rows = self.tensor(name, whole or columns, taps), slice(first, first + columns)
         w = self.program.table(
-            name, (taps, columns), lambda: np.ascontiguousarray(kernel.decode().T)
+            name, (taps, columns), lambda: np.ascontiguousarray(kernel.decode()[rows].T)
         )
-        state = self.program.state(block + part, "f32", (taps - 1, columns))
-        y: Buffer = ops.causal_conv(x, w, None, state, position=self.position)[0]
+        bias, name = None, f"{block}{part}.bias"
+        if self.has(name):
+            values = self.tensor(name, whole or columns).decode()
+            bias = self.program.constant(name, values[rows])
+        where = f"[{first}]" if first else ""
+        state = self.program.state(f"{block}{part}{where}", "f32", (taps - 1, columns))
+        y: Buffer = ops.causal_conv(x, w, bias, state, position=self.position)[0]
         return y
 
     def rotate(self, x: Buffer, rope: Rope | None) -> Buffer:
@@ -359,6 +394,20 @@ class Decoder(Parts):
             position=self.position, interleaved=rope.interleaved,
         )  # fmt: skip
         return y
+
+
+def glued(model: Parts, gate: Buffer, up: Buffer, kind: str) -> Buffer:
+    """act(gate) * up; or "limited", as in gpt-oss: silu with a slope of 1.702, and up + 1."""
+    if kind != "limited":
+        product: Buffer = ops.mul(activated(gate, kind), up)
+        return product
+    most = float(np.finfo(np.float32).max)
+    gate = ops.unary(gate, function="clip", alpha=-most, beta=_LIMIT)
+    up = ops.unary(up, function="clip", alpha=-_LIMIT, beta=_LIMIT)
+    ones = model.row("1", np.ones(maximum(up.shape[1]), np.float32))
+    share = ops.unary(model.scaled(gate, 1.702), function="sigmoid")
+    y: Buffer = ops.mul(ops.mul(gate, share), ops.add(up, ones))
+    return y
 
 
 def activated(x: Buffer, kind: str) -> Buffer:

@@ -5,7 +5,6 @@ As in llama.cpp, a layer's experts are stacked, as in ``ffn_up_exps`` [experts, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ import numpy as np
 from halfbyte.core import ops
 from halfbyte.core.buffer import Buffer, maximum
 from halfbyte.formats.transforms import FLATTENED
-from halfbyte.text.architectures._decoder import Parts
+from halfbyte.text.architectures._decoder import Parts, glued
 from halfbyte.text.architectures._keys import Keys
 from halfbyte.weights import F32, Tensor
 
@@ -23,7 +22,8 @@ if TYPE_CHECKING:
 
 MAX_EXPERTS = 1 << 10
 _MAX_HIDDEN = 1 << 22
-_SOFTMAX, _SIGMOID, _CHOSEN = 1, 2, 3  # llama.cpp's `expert_gating_func`
+_SCORES = "exp_probs_b.bias"
+_SOFTMAX, SIGMOID, _CHOSEN = 1, 2, 3  # llama.cpp's `expert_gating_func`
 
 # Parts of a layer's names in config.json's folders -> GGUF's. Each expert has its own matrices, or
 # they are stacked, gate and up together.
@@ -81,14 +81,14 @@ def read(keys: Keys, *, normalize: bool = True, optional: bool = False) -> Exper
     if not count:
         return None
     keys.size("expert_group_count", 1, 1, low=0)  # experts are not chosen in groups
-    usual = keys.size("feed_forward_length", _MAX_HIDDEN)
+    usual = keys.size("feed_forward_length", _MAX_HIDDEN, 1)
     gating = keys.size("expert_gating_func", _CHOSEN, _SOFTMAX)
     return Experts(
         count=count,
         used=keys.size("expert_used_count", count),
         hidden=keys.size("expert_feed_forward_length", _MAX_HIDDEN, usual),
         shared=keys.size("expert_shared_feed_forward_length", _MAX_HIDDEN, 0, low=0),
-        sigmoid=gating == _SIGMOID,
+        sigmoid=gating == SIGMOID,
         normalize=gating == _CHOSEN or keys.boolean("expert_weights_norm", normalize),
         scale=keys.optional("expert_weights_scale") or 1.0,
         dense=keys.size("leading_dense_block_count", 1 << 10, 0, low=0),
@@ -133,28 +133,35 @@ def translate_shared(config: Translation, hidden: int) -> None:
     config.transforms["ffn_gate_inp_shexp.weight"] = FLATTENED
 
 
-def mixture(
-    model: Parts, x: Buffer, name: str, experts: Experts, activated: Callable[[Buffer], Buffer]
-) -> Buffer:
+def mixture(model: Parts, x: Buffer, name: str, experts: Experts, kind: str) -> Buffer:
     """The sum of the results of each token's experts, [n, dim].
 
-    An expert computes (activated(gate) * up) through `down`.
+    An expert computes act(gate) * up through `down`, all of them with biases if there are any; the
+    activation is one of :func:`glued`.
     """
     e, dim = experts, maximum(x.shape[1])
     logits = model.linear(x, name + "ffn_gate_inp", e.count, bias=None)
     p = ops.unary(logits, function="sigmoid") if e.sigmoid else ops.softmax(logits)
-    weights, places, rows, ends = ops.route_experts(
-        p, u=e.used, normalize=e.normalize, scale=e.scale
+    scores = None
+    if model.has(name + _SCORES):  # by which experts are chosen, in place of probabilities
+        bias = model.tensor(name + _SCORES, e.count).decode()
+        scores = ops.add(p, model.row(name + _SCORES, bias))
+    weights, places, rows, ids, ends = ops.route_experts(
+        p, scores, u=e.used, normalize=e.normalize, scale=e.scale
     )
     x = ops.expert_rows(x, rows)
 
     def product(x: Buffer, part: str, outputs: int, inputs: int) -> Buffer:
         w = model.weight(f"{name}ffn_{part}_exps.weight", e.count, outputs, inputs)
         y: Buffer = ops.matmul_experts(x, w, ends, u=e.used)
+        bias = f"{name}ffn_{part}_exps.bias"
+        if model.has(bias):
+            values = model.tensor(bias, e.count, outputs).decode()
+            y = ops.add(y, ops.expert_rows(model.program.constant(bias, values), ids))
         return y
 
     gate, up = (product(x, part, e.hidden, dim) for part in ("gate", "up"))
-    y = product(ops.mul(activated(gate), up), "down", dim, e.hidden)
+    y = product(glued(model, gate, up, kind), "down", dim, e.hidden)
     sums: Buffer = ops.sum_experts(y, weights, places, d=dim)
     return sums
 

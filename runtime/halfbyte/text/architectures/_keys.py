@@ -164,10 +164,17 @@ class Keys:
             numbers = np.arange(layers) + (not first)
             flags = numbers % period != 0 if period else np.ones(layers, bool)
         else:
-            self._name(key)
-            if flags.shape != (layers,) or flags.dtype != np.bool_:
-                raise self.error(key, f"expected {layers} flags")
+            flags = np.array(self.flags(key, layers))
         return tuple(window if flag else 0 for flag in flags.tolist())
+
+    def flags(self, key: str, count: int) -> tuple[bool, ...]:
+        """As many flags, or none."""
+        values: Any = self.file.metadata.get(self._name(key))
+        if values is None:
+            return ()
+        if not isinstance(values, np.ndarray) or values.shape != (count,) or values.dtype != bool:
+            raise self.error(key, f"expected {count} flags")
+        return tuple(values.tolist())
 
     def attends(self, layers: int) -> tuple[tuple[bool, ...], int]:
         """Which layers have attention, and its key and value heads; others have none, 0."""
@@ -186,7 +193,7 @@ class Keys:
 
     def refuse_others(self, head_dim: int, others: Mapping[str, object] | None = None) -> None:
         """Refuse keys that were not read, unless they describe what is built."""
-        built = {"attention.value_length": head_dim, "attention.scale": head_dim**-0.5}
+        built = {"attention.value_length": head_dim, "attention.scale": max(head_dim, 1) ** -0.5}
         metadata.refuse_others(
             self.file, self._prefix, self._read, {**_OTHERS, **built, **(others or {})}
         )

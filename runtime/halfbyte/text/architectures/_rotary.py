@@ -31,6 +31,7 @@ class Yarn:
     fast: float  # rotations within the original context from which a frequency stays
     slow: float  # rotations up to which it is divided by the whole factor
     gain: float  # of cos and sin
+    whole: bool = True  # pairs between fast and slow ones begin and end with whole numbers
 
     def divisors(self, base: float, factor: float, rotated: int) -> npt.NDArray[np.float64]:
         """The divisor of each pair's frequency, [rotated / 2]."""
@@ -39,17 +40,17 @@ class Yarn:
             wavelength = self.original_context / (rotations * 2 * math.pi)
             return rotated * math.log(wavelength) / (2 * math.log(base))
 
-        low, high = (
-            max(math.floor(pair(self.fast)), 0),
-            min(math.ceil(pair(self.slow)), rotated - 1),
-        )
+        low, high = pair(self.fast), pair(self.slow)
+        if self.whole:
+            low, high = math.floor(low), math.ceil(high)
+        low, high = max(low, 0), min(high, rotated - 1)
         ramp = np.clip((np.arange(rotated // 2) - low) / max(high - low, 0.001), 0, 1)
         divisors: npt.NDArray[np.float64] = 1 / (ramp / factor + (1 - ramp))
         return divisors
 
 
-def read_yarn(keys: Keys) -> Yarn | None:
-    """The scaling of a file, if it is YaRN's."""
+def read_yarn(keys: Keys, *, whole: bool = True) -> Yarn | None:
+    """The scaling of a file, if it is YaRN's; `whole` as there."""
     if keys.rope_scaling() != "yarn":
         return None
     factor = keys.number("rope.scaling.factor")
@@ -61,6 +62,7 @@ def read_yarn(keys: Keys) -> Yarn | None:
         fast=keys.number("rope.scaling.yarn_beta_fast", 32.0),
         slow=keys.number("rope.scaling.yarn_beta_slow", 1.0),
         gain=gain * (1 + 0.1 * stretch) / (1 + 0.1 * multiplier * stretch),
+        whole=whole,
     )
 
 

@@ -33,6 +33,11 @@ _NAMES = {
 def translate(config: Translation) -> None:
     """Translate a config.json into GGUF's terms."""
     granite.translate(config, "granitemoe")
+    translate_experts(config)
+
+
+def translate_experts(config: Translation) -> None:
+    """Set the sizes of experts, and of the part for every token."""
     _experts.translate(config, count="num_local_experts")
     if config.keys.get("shared_intermediate_size"):
         _experts.translate_shared(config, config.keys.integer("shared_intermediate_size"))

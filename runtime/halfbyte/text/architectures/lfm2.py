@@ -17,8 +17,9 @@ from halfbyte.core.program import Program, capture
 from halfbyte.errors import FormatError
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.formats.transforms import KERNELS
-from halfbyte.text.architectures import CHANNELS, _decoder
-from halfbyte.text.architectures._decoder import Decoder, RotaryConfig
+from halfbyte.text.architectures import CHANNELS, _decoder, _experts
+from halfbyte.text.architectures._decoder import ATTENTION, Decoder, RotaryConfig
+from halfbyte.text.architectures._experts import Experts
 from halfbyte.text.architectures._keys import Keys
 
 if TYPE_CHECKING:
@@ -56,18 +57,17 @@ _OLD = {
     "intermediate_size": "block_ff_dim", "tie_word_embeddings": "tie_embedding",
     "rope_theta": "theta",
 }  # fmt: skip
-_ATTENTION = ("attn_q", "attn_k", "attn_v", "attn_output")
 _MAX_TAPS = 64
 
 
-def translate(config: Translation) -> None:
+def translate(config: Translation, architecture: str = "lfm2") -> None:
     """Translate a config.json into GGUF's terms."""
     values = config.keys.values
     old = {new: values[name] for new, name in _OLD.items() if name in values}
     keys = config.keys.replaced(**old).renamed(rms_norm_eps="norm_eps")
     config.keys = keys = keys.otherwise(rope_theta=1_000_000.0)
     keys.expect("conv_bias", False)
-    config.decoder("lfm2", default_epsilon=1e-5)
+    config.decoder(architecture, default_epsilon=1e-5)
     config.rope()
     _translate_layers(config)
     taps = keys.integer("conv_L_cache", 3, maximum=_MAX_TAPS)
@@ -97,7 +97,7 @@ def _translate_layers(config: Translation) -> None:
     config.uneven = tuple(
         f"blk.{layer}.{part}"
         for layer, kind in enumerate(types)
-        for part in (_ATTENTION if kind == "conv" else ("shortconv",))
+        for part in (ATTENTION if kind == "conv" else ("shortconv",))
     )
     heads = config.size("attention.head_count_kv")
     counts = [heads * (kind == "full_attention") for kind in types]
@@ -121,16 +121,21 @@ class Config(RotaryConfig):
 
     attends: tuple[bool, ...] = ()  # each layer
     taps: int = 0  # shortconv.l_cache: tokens of a convolution
+    experts: Experts | None = None
 
 
 def read_config(file: ModelFile) -> Config:
     """Hyperparameters from metadata, under ``lfm2.*``."""
-    keys = Keys(file, "lfm2")
+    return read(Keys(file, "lfm2"))
+
+
+def read(keys: Keys, experts: Experts | None = None) -> Config:
+    """Hyperparameters of a model with these layers."""
     attends, heads = keys.attends(keys.size("block_count", 1 << 10))
     c = _decoder.rotary(keys, kv_heads=heads)
     taps = keys.size("shortconv.l_cache", _MAX_TAPS, low=2)
     keys.refuse_others(c.head_dim)
-    return Config(**vars(c), attends=attends, taps=taps)
+    return Config(**vars(c), attends=attends, taps=taps, experts=experts)
 
 
 def build(file: ModelFile, config: Config, *, context: int, batch: int, cache: str) -> Program:
@@ -151,7 +156,11 @@ def build(file: ModelFile, config: Config, *, context: int, batch: int, cache: s
             else:
                 x = ops.add(x, _convolved(model, h, block, config.taps))
             h = model.norm(x, block + "ffn_norm")
-            x = ops.add(x, model.fed_forward(h, block, "silu", gated=True))
+            if config.experts is None or layer < config.experts.dense:
+                y = model.fed_forward(h, block, "silu", gated=True)
+            else:
+                y = _experts.mixture(model, h, block, config.experts, "silu")
+            x = ops.add(x, y)
         x = ops.last_rows(x, rows=model.logit_rows)
         model.head(model.norm(x, "token_embd_norm"))
     return program

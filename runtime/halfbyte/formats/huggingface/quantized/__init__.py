@@ -1,4 +1,4 @@
-"""Folders whose matrices are quantized already: GPTQ, AWQ, compressed-tensors and FP8.
+"""Folders whose matrices are quantized already: GPTQ, AWQ, compressed-tensors, FP8 and MXFP4.
 
 Such a matrix is several tensors: integers, several to a word, their scales, and perhaps zero
 points. It becomes one tensor. Where a type of GGUF can hold the integers and the scales, it is that
@@ -18,7 +18,7 @@ from halfbyte.errors import UnsupportedError, nearest
 from halfbyte.formats.checkpoints import Checkpoint
 from halfbyte.formats.derived import DerivedTensor
 from halfbyte.formats.huggingface.config import Keys
-from halfbyte.formats.huggingface.quantized import awq, gptq, packed_words, whole_bytes
+from halfbyte.formats.huggingface.quantized import awq, gptq, mxfp4, packed_words, whole_bytes
 from halfbyte.formats.huggingface.quantized.matrix import Parts
 from halfbyte.weights import Tensor
 
@@ -29,6 +29,7 @@ _METHODS: Mapping[str, Mapping[str, Callable[[Parts], DerivedTensor]]] = {
     "compressed-tensors": {".weight_packed": packed_words.read, ".weight": whole_bytes.read},
     "fp8": {".weight": whole_bytes.read},
     "fbgemm_fp8": {".weight": whole_bytes.read},
+    "mxfp4": {"_blocks": mxfp4.read},
 }
 _IGNORED = ("input_scale", "k_scale", "v_scale")  # of activations, which halfbyte measures
 

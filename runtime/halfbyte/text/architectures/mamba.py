@@ -1,0 +1,113 @@
+"""Mamba: state spaces only. Each channel has its own step, and each of its states a rate of decay.
+
+Falcon Mamba normalizes steps and what channels write and read (``ssm.dt_b_c_rms``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.core import ops
+from halfbyte.core.buffer import Buffer
+from halfbyte.formats.model_file import ModelFile
+from halfbyte.formats.transforms import DECAYS, KERNELS
+from halfbyte.text.architectures import _ssm, mamba2
+from halfbyte.text.architectures._decoder import Decoder
+from halfbyte.text.architectures._keys import Keys
+from halfbyte.text.architectures._ssm import BLOCK, StateSpace
+from halfbyte.text.architectures.mamba2 import Config
+
+if TYPE_CHECKING:
+    from halfbyte.formats.huggingface.names import Translation
+
+TABLES: frozenset[str] = frozenset()
+EQUALIZED = mamba2.EQUALIZED
+MODEL_TYPES = ("mamba",)
+build = mamba2.build
+
+
+def translate(config: Translation) -> None:
+    """Translate a config.json into GGUF's terms."""
+    keys = config.keys
+    _ssm.translate_alone(config, "mamba")
+    dim, states = config.size("embedding_length"), keys.integer("state_size", 16)
+    channels, taps = keys.integer("expand", 2) * dim, keys.integer("conv_kernel", 4)
+    _ssm.translate_common(config, channels, states, taps)
+    rank = -(-dim // 16)
+    if keys.get("time_step_rank") != "auto":
+        rank = keys.integer("time_step_rank", rank, maximum=_ssm.MAX_HEADS)
+    config.metadata["ssm.time_step_rank"] = np.uint32(rank)
+    config.metadata["ssm.dt_b_c_rms"] = False
+    config.shapes |= {
+        "ssm_in": (2 * channels, dim),
+        "ssm_conv1d": (channels, 1, taps),
+        "ssm_conv1d.bias": (channels,),
+        "ssm_x": (rank + 2 * states, channels),
+        "ssm_dt": (channels, rank),
+        "ssm_a": (channels, states),
+        "ssm_d": (channels,),
+        "ssm_out": (dim, channels),
+    }
+    config.transforms |= {"ssm_conv1d.weight": KERNELS, "ssm_a": DECAYS}
+    config.tied = keys.boolean("tie_word_embeddings", True)
+
+
+@dataclass(frozen=True)
+class _Mixer:
+    """A layer of Mamba; `rank` are the numbers that steps are made from."""
+
+    space: StateSpace
+    rank: int
+    norms: bool
+
+    def mixed(self, model: Decoder, x: Buffer, block: str) -> Buffer:
+        """A layer's result for x [n, dim]."""
+        space, channels, states = self.space, self.space.channels, self.space.states
+        new, gate = model.fused(x, block + "ssm_in", (channels, channels))
+        new = ops.silu(model.causal_conv(new, block, "ssm_conv1d", space.taps))
+        dt, bc = model.fused(new, block + "ssm_x", (self.rank, 2 * states))
+        if self.norms:
+            dt, bc = _normed(model, dt, self.rank), _normed(model, bc, states, parts=2)
+        dt = model.linear(dt, block + "ssm_dt", channels, bias=True)
+        y = ops.selective_scan(
+            new, ops.unary(dt, function="softplus"), self._rates(model, block + "ssm_a"), bc,
+            model.weight(block + "ssm_d", channels), None, _ssm.state_of(model, block, space),
+            groups=1, position=model.position,
+        )[0]  # fmt: skip
+        y = ops.mul(ops.silu(gate), y)
+        return model.linear(y, block + "ssm_out", model.config.dim)
+
+    def _rates(self, model: Decoder, name: str) -> Buffer:
+        """The rate of each state, in blocks of channels."""
+        channels, states = self.space.channels, self.space.states
+        rates, shape = model.tensor(name, channels, states), (channels // BLOCK, states, BLOCK)
+
+        def in_blocks() -> npt.NDArray[np.float32]:
+            blocks = rates.decode().reshape(-1, BLOCK, states).swapaxes(1, 2)
+            return np.ascontiguousarray(blocks)
+
+        return model.program.table(name, shape, in_blocks)
+
+
+def _normed(model: Decoder, x: Buffer, width: int, parts: int = 1) -> Buffer:
+    """RMSNorm of each part of a row, without gains."""
+    ones = model.program.constant("ones", np.ones(width, np.float32))
+    y: Buffer = ops.rms_norm(x, ones, epsilon=model.config.epsilon, heads=parts)
+    return y
+
+
+def read_config(file: ModelFile) -> Config:
+    """Hyperparameters from metadata, under ``mamba.*``."""
+    keys = Keys(file, "mamba")
+    sizes, channels = _ssm.sizes(keys), keys.size("ssm.inner_size", _ssm.MAX_CHANNELS)
+    mixer = _Mixer(
+        space=_ssm.read(keys, heads=channels),
+        rank=keys.size("ssm.time_step_rank", _ssm.MAX_HEADS),
+        norms=keys.boolean("ssm.dt_b_c_rms", False),
+    )
+    keys.refuse_others(sizes.head_dim)
+    return Config(**vars(sizes), mixer=mixer)
