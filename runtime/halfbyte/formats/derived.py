@@ -115,7 +115,7 @@ def reordered(
     def make(first: int, count: int) -> U8:
         part = flat[first : first + count]
         low, high = int(part.min()), int(part.max())
-        rows: U8 = tensor.take(low, high + 1 - low)[part - low]
+        rows: U8 = np.asarray(tensor.take(low, high + 1 - low))[part - low]
         return rows
 
     return DerivedTensor(name, tensor.format, (*order.shape, tensor.columns), make, whole)

@@ -10,6 +10,9 @@ from tests.support import wasm
 from tests.text.architectures import models
 
 import halfbyte
+from halfbyte.text.opening import open_model
+from halfbyte.text.placing import header_reader
+from halfbyte.text.planning import Settings, plan
 
 
 @pytest.mark.parametrize("name", models.CONFIGS)
@@ -23,3 +26,13 @@ def test_logits_are_the_same(name: str, tmp_path: Path, monkeypatch: pytest.Monk
     content = library.memory.reach(np.fromfile(path, np.uint8))
     with halfbyte.load_bytes(content, path.name, backend="wasm-simd128") as model:
         np.testing.assert_array_equal(model.logits(ids), expected)
+
+
+@pytest.mark.parametrize("name", models.CONFIGS)
+def test_a_header_is_enough_for_a_plan(name: str, tmp_path: Path) -> None:
+    """Before a large file is fetched, its memory is planned."""
+    path = models.write(tmp_path / f"{name}.gguf", name)
+    content = path.read_bytes()
+    header = header_reader(path.name)(len(content), memoryview(content)[:-4])
+    assert header is not None
+    assert plan(header, Settings()).memory == plan(open_model(path), Settings()).memory

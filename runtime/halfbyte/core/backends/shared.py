@@ -179,7 +179,7 @@ class SharedArray:
 
     @classmethod
     def without_memory(cls, nbytes: int) -> SharedArray:
-        """Bytes of which only the places are known: they can be sliced, but not read."""
+        """Bytes of which only the places are known, for plans; they can be sliced, and read as 1."""
         nowhere: Any = None
         return cls(nowhere, 0, np.dtype(np.uint8), (nbytes,), (1,))
 
@@ -202,8 +202,9 @@ class SharedArray:
         return self.shape[0]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        out = np.empty(self.shape, self.dtype)
-        self._each(self.block.memory.bytes.read, out)
+        out = np.ones(self.shape, self.dtype)
+        if self.block is not None:
+            self._each(self.block.memory.bytes.read, out)
         return out if dtype is None else out.astype(dtype)
 
     def __setitem__(self, key: Any, values: Any) -> None:
