@@ -12,7 +12,8 @@ from halfbyte.core.backends import available
 from halfbyte.core.backends.native import Kernels
 from halfbyte.core.ops import hadamard
 from halfbyte.formats import ModelFile
-from halfbyte.quantize import scale_search, search_blocks
+from halfbyte.quantize import scale_search
+from halfbyte.quantize.steps import KernelSteps, Steps
 from halfbyte.weights import F32, ScaledFormat, Tensor, WeightFormat
 
 F32Array = npt.NDArray[np.float32]
@@ -33,6 +34,9 @@ class Codec:
     def __init__(self, threads: int = 1) -> None:
         native = available()[0] != "numpy"
         self._kernels = Kernels(threads=threads) if native else None
+        self._steps = Steps()
+        if self._kernels is not None and self._kernels.has("encode_integers"):
+            self._steps = KernelSteps(self._kernels)
 
     def close(self) -> None:
         """Stop the threads."""
@@ -41,6 +45,8 @@ class Codec:
 
     def decode(self, format_: type[WeightFormat], rows: U8, columns: int) -> F32Array:
         """Bytes [n, row_bytes] -> float32 [n, columns]; a view of F32."""
+        if format_.in_memory is not None:
+            format_, rows = format_.in_memory, format_.converted(rows)
         name = f"gather_{format_.dtype}"
         if self._kernels is None or format_ is F32 or not self._kernels.has(name):
             return format_.decode(rows)
@@ -63,6 +69,8 @@ class Codec:
         """Round to nearest: float32 [n, k] -> bytes [n, row_bytes]."""
         name = f"encode_{format_.dtype}"
         if self._kernels is None or not self._kernels.has(name):
+            if issubclass(format_, ScaledFormat) and not format_.powers:
+                return scale_search.encode(x, format_, self._steps)
             return format_.encode(x)
         n, k = x.shape
         w = np.empty((n, format_.row_bytes(k)), np.uint8)
@@ -75,8 +83,7 @@ class Codec:
         """Encode, searching each block's scale; see `halfbyte.quantize.scale_search`."""
         name = f"encode_search_{format_.dtype}"
         if self._kernels is None or not self._kernels.has(name):
-            definition = scale_search.search if format_.factors else search_blocks.search
-            return definition(x, importance, format_)
+            return scale_search.search(x, importance, format_, self._steps)
         n, k = x.shape
         w, error = np.empty((n, format_.row_bytes(k)), np.uint8), np.empty((n, 2), np.float32)
         self._kernels.call(name, w=w, error=error, x=x, importance=importance, n=n, k=k)

@@ -1,13 +1,14 @@
 """Presets of `quantize`: a format for most matrices of a file, and which ones take another.
 
-Mixtures (Q4_K_M, Q5_K_M) give some tensors more bits, by llama.cpp's rule.
+Mixtures, such as Q4_K_M, give some tensors more bits, by llama.cpp's rule
+(:mod:`halfbyte.quantize.mixtures`).
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from halfbyte.quantize.mixtures import MIXTURES, Mixture, Model, choose
 from halfbyte.weights import F32, FORMATS, WeightFormat
 from halfbyte.weights.base import Preset
 
@@ -21,7 +22,7 @@ _FLOATS = (
 
 @dataclass(frozen=True)
 class ResolvedPreset:
-    """A preset with its formats, which a `halfbyte.weights` preset names.
+    """A preset with its formats, which a `halfbyte.weights` preset or a mixture names.
 
     Attributes
     ----------
@@ -33,49 +34,35 @@ class ResolvedPreset:
         Format of the head, and of a token embedding that is the head as well; None: `format`.
     embeddings : WeightFormat or None
         Format of a token embedding beside a head, and of position embeddings; None: `format`.
-    some, fused : WeightFormat or None
-        In a mixture, formats of ``attn_v`` and ``ffn_down`` in `takes_more` layers, and of
-        ``attn_qkv``.
+    mixture : Mixture or None
+        What chooses the formats of the layers' matrices.
     """
 
     format: Format
     file_type: int
     head: Format | None = None
     embeddings: Format | None = None
-    some: Format | None = None
-    fused: Format | None = None
+    mixture: Mixture | None = None
 
-    def format_of(self, name: str, layers: int, *, tied: bool, pure: bool = False) -> Format:
-        """The format of a matrix by its GGUF name, in a model with this number of layers.
+    def format_of(self, name: str, model: Model, *, pure: bool = False) -> Format:
+        """The format of a matrix by its GGUF name.
 
-        `tied`: the token embedding is the head as well. `pure`: embeddings and head take `format`.
-        As in llama.cpp, types of tokens, which it adds as they are, routers and biases stay F32.
+        `pure`: all matrices take `format`. As in llama.cpp, types of tokens, which it adds as they
+        are, routers and biases stay F32.
         """
         if name.endswith(_FLOATS):
             return F32
-        if pure and name in ("output.weight", "token_embd.weight", "position_embd.weight"):
+        if pure:
             return self.format
-        if name == "output.weight" or (tied and name == "token_embd.weight"):
+        if name == "output.weight" or (model.tied and name == "token_embd.weight"):
+            if self.mixture is not None and model.is_falcon:
+                return FORMATS["Q8_0"]
             return self.head or self.format
         if name in ("token_embd.weight", "position_embd.weight"):
             return self.embeddings or self.format
-        part = re.fullmatch(
-            r"blk\.(\d{1,9})\.(attn_v|attn_qkv|ffn_down)(?:_exps|_shexp)?\.weight", name
-        )
-        if part is None:
-            return self.format
-        if part[2] == "attn_qkv":
-            return self.fused or self.format
-        return (self.some if takes_more(int(part[1]), layers) else None) or self.format
-
-
-def takes_more(layer: int, layers: int) -> bool:
-    """Whether llama.cpp's mixtures give a layer more bits.
-
-    They are the first and the last eighth, and every third between. Source: llama.cpp's quantizer.
-    """
-    eighth = layers // 8
-    return layer < eighth or layer >= 7 * layers // 8 or (layer - eighth) % 3 == 2
+        if self.mixture is not None:
+            return FORMATS[choose(self.mixture, name, model)]
+        return self.format
 
 
 ALIASES = {"int4": "Q4_0", "int8": "Q8_0", "fp16": "F16", "bf16": "BF16"}
@@ -83,8 +70,12 @@ ALIASES = {"int4": "Q4_0", "int8": "Q8_0", "fp16": "F16", "bf16": "BF16"}
 
 
 def presets() -> dict[str, ResolvedPreset]:
-    """All presets by GGUF's and llama.cpp's names, as formats declare them."""
-    return {p.name: _resolved(format_, p) for format_ in FORMATS.values() for p in format_.presets}
+    """All presets by GGUF's and llama.cpp's names, as formats declare them, and the mixtures."""
+    known: dict[str, ResolvedPreset] = {}
+    for format_ in FORMATS.values():
+        known |= {preset.name: _resolved(format_, preset) for preset in format_.presets}
+        known |= {name: _mixed(m) for name, m in MIXTURES.items() if m.format == format_.name}
+    return known
 
 
 def fitting(format_: Format, columns: int) -> Format:
@@ -95,8 +86,13 @@ def fitting(format_: Format, columns: int) -> Format:
 
 
 def _resolved(format_: Format, preset: Preset) -> ResolvedPreset:
-    _, file_type, *names = preset
-    return ResolvedPreset(format_, file_type, *(FORMATS[name] if name else None for name in names))
+    head, embeddings = (FORMATS[n] if n else None for n in (preset.head, preset.embeddings))
+    return ResolvedPreset(format_, preset.file_type, head, embeddings)
+
+
+def _mixed(mixture: Mixture) -> ResolvedPreset:
+    preset = Preset("", mixture.file_type, mixture.head, mixture.embeddings)
+    return replace(_resolved(FORMATS[mixture.format], preset), mixture=mixture)
 
 
 def canonical(name: str) -> str:

@@ -1,8 +1,8 @@
 """From a model file to a smaller GGUF file, a slice of rows at a time.
 
 `recipe` chooses types, `equalize` computes powers of two that even out channels (exact in floats),
-`scale_search` and `search_blocks` define the search of a block's scale, `encode` moves slices of
-rows through the kernels, and `gguf_writer` writes to a temporary file that is renamed at the end.
+`scale_search` and `steps` define the search of blocks' scales, `encode` moves slices of rows
+through the kernels, and `gguf_writer` writes to a temporary file that is renamed at the end.
 
 A file is read once: every value is checked to be finite and to fit its type as it is encoded. Only
 if one does not fit, types are chosen again from all values. Matrices that can be equalized are read
@@ -42,7 +42,7 @@ from halfbyte.quantize.recipe import (
 from halfbyte.quantize.report import Report, Row, decibels
 from halfbyte.text import architectures
 from halfbyte.text.opening import open_model
-from halfbyte.weights import BlockFormat, ScaledFormat, Tensor
+from halfbyte.weights import ScaledFormat, Tensor
 
 F32 = npt.NDArray[np.float32]
 Progress = Callable[[int, int], None]  # input bytes so far, and in total (each read counts)
@@ -88,7 +88,7 @@ def quantize_file(
     rtn : bool
         Round to nearest as ``gguf.quants`` does: no search of scales, no equalization.
     pure : bool
-        Embeddings and head in the type of the other matrices.
+        All matrices in the same type: also embeddings, head, and those that mixtures choose.
     requantize : bool
         Accept models with tensors coarser than Q8_0, whose errors add up. Nothing is equalized
         then, and tensors that have their type already are copied. Folders that were trained for
@@ -178,7 +178,7 @@ class _Run:
         self.rtn, self.notes = rtn, list[str]()
         self.groups = norm_groups(file)
         self.preset = find_preset(type)
-        self.equalize = not rtn and issubclass(self.preset.format, BlockFormat)
+        self.equalize = not rtn and self.preset.format.block > 1
         if self.equalize and not equalized(file):
             self.equalize = False
             names = [name for name in architectures.names() if architectures.get(name).EQUALIZED]

@@ -7,8 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+import numpy as np
+
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats import ModelFile
+from halfbyte.quantize.mixtures import Model
 from halfbyte.quantize.presets import ALIASES, ResolvedPreset, canonical, presets
 from halfbyte.text import architectures
 from halfbyte.weights import BF16, F16, F32, FORMATS, Q8_0, Tensor, WeightFormat
@@ -60,15 +63,40 @@ def choose(
     for pattern, _ in patterns:
         if not any(fnmatchcase(name, pattern) for name in file.tensors):
             raise HalfbyteError(f"{file.path}: no tensor's name matches '{pattern}'")
-    tied, count = "output.weight" not in file.tensors, len(layers(file))
-    chosen = []
+    model, chosen = model_of(file), []
     for tensor in file.tensors.values():
         matrix = len(tensor.shape) > 1
-        target = preset.format_of(tensor.name, count, tied=tied, pure=pure) if matrix else F32
+        target = preset.format_of(tensor.name, model, pure=pure) if matrix else F32
         if exact and is_coarse(tensor.format):
             target = tensor.format
         chosen.append(_choice(tensor, target, patterns))
     return chosen
+
+
+def model_of(file: ModelFile) -> Model:
+    """What the choice of types depends on."""
+    architecture = str(file.metadata.get("general.architecture", ""))
+
+    def number(key: str) -> int:
+        value = file.metadata.get(f"{architecture}.{key}", 0)
+        whole = value.reshape(-1) if isinstance(value, np.ndarray) else [value]
+        return next((int(v) for v in whole if isinstance(v, np.integer | int) and v > 0), 0)
+
+    prefixes = layers(file)
+    parts = ("attn_v.weight", "attn_qkv.weight")
+    heads, shared = number("attention.head_count"), number("attention.head_count_kv")
+    return Model(
+        layers=len(prefixes),
+        tied="output.weight" not in file.tensors,
+        architecture=architecture,
+        sharing=heads // shared if shared else 1,
+        experts=number("expert_count"),
+        attention=tuple(
+            int(prefix[4:-1])
+            for prefix in prefixes
+            if len(prefix) < 15 and any(prefix + part in file.tensors for part in parts)
+        ),
+    )
 
 
 def find_preset(name: str) -> ResolvedPreset:

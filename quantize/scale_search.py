@@ -1,59 +1,61 @@
-"""Searching each block's scale for the smallest weighted error: the definition, in NumPy.
+"""Searching the scales of blocks for the smallest weighted error: the definition, in NumPy.
 
-Rounding to nearest takes the scale from a block's largest element. The search tries several scales
-around it; for the quantized values of each, the best scale has a closed form (least squares), and
-the best pair is kept. No data is needed: the weights of the errors, `importance`, come from the
-model itself (see `quantizer`). The C kernels ``encode_search_*`` produce the same bytes, so every
-sum has a fixed order and nothing is fused.
+Rounding to nearest takes a scale from the largest number of a block. The search tries several
+scales around it; for the integers of each, the best scale has a closed form (least squares), and
+the best of all is kept. No data is needed: the weights of the errors, `importance`, come from the
+model itself (see `quantizer`). All is float32; for a part x with importance w:
 
-Per block of 32 elements x with importance w, all in float32, for each factor c in turn:
+- without a minimum, x ~ a q: for each factor c, q = nearest(x (1 / d0 c)) with d0 of plain
+  rounding; A = sum w x q, B = sum w q q, a = A / B, which lowers the error by A^2 / B. If scales
+  are powers of two, a = d0 / c, and the error is lower by (2 A - a B) a.
+- with one, x ~ a q + b: q = nearest((x - lo) c / d0) with lo and d0 of plain rounding; then a and b
+  by least squares, with b <= 0 in K-quants; then q = nearest((x - b) / a) and least squares again.
+  The error is lower by a sum w q x + b sum w x.
 
-    q = rint(x * (1 / d0 * c)), clipped            d0: scale of plain rounding, before F16
-    a = sum w x q,  b = sum w q q
-    the first c with the largest a^2 / b > 0 wins (at d = a / b the error is sum w x^2 - a^2 / b)
+The first (of all factors, then of their second fits) that lowers it most is taken. Scales and
+minima are then rounded as in plain rounding, and x is quantized again. A block of the file takes
+the result of the search if its error is smaller than that of plain rounding. Errors are at most
+those of llama.cpp's quantizer.
 
-Then d = F16(a / b), x is quantized again with 1 / d, and the result is taken if its error
-sum w (x - d q)^2 is smaller than that of plain rounding. Sums of 32 add elements i and i + 16, and
-so on: 16 -> 8 -> 4 -> 2 -> 1.
+The kernels ``encode_*`` produce the same bytes (:mod:`halfbyte.quantize.steps`), so every sum has a
+fixed order and nothing is fused.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.weights import ScaledFormat
+from halfbyte.quantize.steps import Steps
+from halfbyte.weights import F32Array, ScaledFormat
 
-F32 = npt.NDArray[np.float32]
 U8 = npt.NDArray[np.uint8]
 
-BLOCK = 32
+
+class Encoded(NamedTuple):
+    """Blocks with their scales, their integers, and errors."""
+
+    blocks: npt.NDArray[np.void]  # [rows, blocks]
+    integers: U8  # [rows, blocks, columns of a block]
+    errors: F32Array  # [rows, blocks]
 
 
-def _sum(values: F32) -> F32:
-    """Sums over the last axis of 32 in the fixed order."""
-    while values.shape[-1] > 1:
-        half = values.shape[-1] // 2
-        values = values[..., :half] + values[..., half:]
-    return values[..., 0]
-
-
-def _error(x: F32, w: F32, d: F32, q: F32) -> F32:
-    off = x - d[..., None] * q
-    return _sum((off * off) * w)
-
-
-def search(x: F32, importance: F32, format_: type[ScaledFormat]) -> tuple[U8, F32]:
+def search(
+    x: F32Array, importance: F32Array, format_: type[ScaledFormat], steps: Steps | None = None
+) -> tuple[U8, F32Array]:
     """Encode with the search.
 
     Parameters
     ----------
     x : float32 [n, k]
-        Rows; k is a multiple of 32.
+        Rows; k is a multiple of the format's block.
     importance : float32 [k]
         Weight of each column's squared error, 0 or more.
     format_ : ScaledFormat
-        With blocks of 32, and `factors`.
+    steps : Steps, optional
+        What does the work; by default NumPy.
 
     Returns
     -------
@@ -61,40 +63,48 @@ def search(x: F32, importance: F32, format_: type[ScaledFormat]) -> tuple[U8, F3
         The encoded rows; and per row the weighted errors of plain rounding and of the result,
         summed over blocks in order.
     """
+    steps = steps or Steps()
     x = np.ascontiguousarray(x)
-    blocks, w = x.reshape(len(x), -1, BLOCK), importance.reshape(-1, BLOCK)
-    plain = format_.encode(x)
     with np.errstate(all="ignore"):
-        d, usable = _best_scale(blocks, w, format_.start(x)[0][..., 0], format_)
-        fitted = format_.fit(x, d[..., None], np.zeros_like(d)[..., None])
-        plain_q, plain_d, _ = format_.quantized(plain)
-        before = _error(blocks, w, plain_d, plain_q.astype(np.float32))
-        after = _error(blocks, w, d, format_.quantized(fitted).q.astype(np.float32))
-    better = usable & (after < before)
-    encoded = np.where(better, fitted.view(format_.layout), plain.view(format_.layout))
-    errors = np.zeros((len(x), 2), np.float32)
-    after = np.where(better, after, before)
-    for b in range(blocks.shape[1]):
-        errors[:, 0] += before[:, b]
-        errors[:, 1] += after[:, b]
-    return encoded.view(np.uint8), errors
+        start = format_.plain(*steps.extremes(format_, x))
+        scales, minima = steps.best(format_, x, importance, *start)
+        if format_.part == format_.block and not format_.powers:  # stored as F16
+            scales, minima = (v.astype(np.float16).astype(np.float32) for v in (scales, minima))
+        plain = _encoded(format_, x, importance, start, steps)
+        fitted = _encoded(format_, x, importance, (scales, minima), steps)
+    keep = ~(fitted.errors < plain.errors)
+    np.copyto(fitted.blocks, plain.blocks, where=keep)
+    np.copyto(fitted.integers, plain.integers, where=keep[..., None])
+    np.copyto(fitted.errors, plain.errors, where=keep)
+    steps.store(format_, fitted.blocks, fitted.integers)
+    errors = [np.cumsum(each.errors, axis=1)[:, -1] for each in (plain, fitted)]
+    return fitted.blocks.view(np.uint8), np.stack(errors, axis=1)
 
 
-def _best_scale(
-    blocks: F32, w: F32, scales: F32, format_: type[ScaledFormat]
-) -> tuple[F32, npt.NDArray[np.bool_]]:
-    """The best d of each block, rounded to F16, and for which blocks there is one."""
-    start = np.float32(1) / scales[..., None]
-    usable = np.isfinite(start[..., 0])
-    best = np.zeros(blocks.shape[:2], np.float32)
-    d = np.zeros_like(best)
-    weighted = w * blocks
-    low, high = (np.float32(limit) for limit in format_.limits)
-    for factor in format_.factors:
-        q = np.clip(np.rint(blocks * (start * np.float32(factor))), low, high)
-        a, b = _sum(weighted * q), _sum((w * q) * q)
-        gain = (a * a) / b
-        wins = gain > best
-        best = np.where(wins, gain, best)
-        d = np.where(wins, a / b, d)
-    return d.astype(np.float16).astype(np.float32), usable & (best > 0)
+def encode(x: F32Array, format_: type[ScaledFormat], steps: Steps) -> U8:
+    """Plain rounding as `ScaledFormat.encode`, by the steps."""
+    x = np.ascontiguousarray(x)
+    with np.errstate(all="ignore"):
+        scales = format_.plain(*steps.extremes(format_, x))
+        blocks = np.zeros(scales[0].shape[:2], format_.layout)
+        rounded = format_.rounded(blocks, *scales)
+        integers, _ = steps.quantized(format_, x, np.ones(x.shape[1], np.float32), rounded)
+    steps.store(format_, blocks, integers.reshape(*blocks.shape, format_.block))
+    return blocks.view(np.uint8)
+
+
+def _encoded(
+    format_: type[ScaledFormat],
+    x: F32Array,
+    importance: F32Array,
+    scales: tuple[F32Array, F32Array],
+    steps: Steps,
+) -> Encoded:
+    blocks = np.zeros(scales[0].shape[:2], format_.layout)
+    rounded = format_.rounded(blocks, *scales)
+    integers, parts = steps.quantized(format_, x, importance, rounded)
+    return Encoded(
+        blocks,
+        integers.reshape(*blocks.shape, format_.block),
+        np.cumsum(parts, axis=-1)[..., -1],
+    )

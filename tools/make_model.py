@@ -27,6 +27,7 @@ import numpy as np
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats.model_file import MetadataValue
 from halfbyte.quantize.gguf_writer import GGUFWriter, TensorInfo
+from halfbyte.quantize.mixtures import Model
 from halfbyte.quantize.presets import ResolvedPreset, fitting, presets
 from halfbyte.weights import F32
 
@@ -113,10 +114,12 @@ class _Progress:
 
 
 def _tensors(shape: Shape, preset: ResolvedPreset) -> Iterator[TensorInfo]:
+    sharing = shape.heads // shape.kv_heads
+    model = Model(shape.layers, True, shape.architecture, sharing, shape.experts)
     for name, size in _names(shape):
         weight_format = F32
         if len(size) > 1:
-            weight_format = fitting(preset.format_of(name, shape.layers, tied=True), size[-1])
+            weight_format = fitting(preset.format_of(name, model), size[-1])
         yield TensorInfo(name, weight_format, size)
 
 

@@ -25,7 +25,8 @@
  * included once per type; there, OF(name) is the name with the type appended.
  * tests/core/test_kernel_list.py checks the headings.
  *
- * HB_TEXT_ONLY leaves out kernels that only graphs of ONNX use.
+ * HB_TEXT_ONLY leaves out kernels that only graphs of ONNX use. Files for WebAssembly leave out
+ * encode/parts.inc: there the quantizer does the same in NumPy.
  *
  * Bodies are written with primitives. isa/<name>/ defines those of an instruction set: simd.h has
  * vectors of sixteen lanes and packed.h packed rows (both described in isa/scalar/), caps.h the
@@ -620,7 +621,8 @@ KERNEL(resize_linear, a->n * a->p, 1, a->q * a->c * a->t * a->t * 4,
 #endif
 
 /* ================================================================================================
- * encode/: kernels of the quantizer; definitions in halfbyte/weights/ and quantize/scale_search.py
+ * encode/: kernels of the quantizer; definitions in halfbyte/weights/, quantize/scale_search.py and
+ * quantize/steps.py
  * ============================================================================================= */
 
 /* ---- encode/encode.inc ---- */
@@ -650,5 +652,46 @@ KERNEL(encode_q4_0, a->n, 1, a->k * 6, OUT(q4_0, w) IN(f32, x) INT(n) INT(k))
 SEARCH(q8_0)
 SEARCH(q4_0)
 #undef SEARCH
+
+#ifndef __wasm__
+/* ---- encode/parts.inc ---- */
+
+/* For the other formats, step by step. A row has k / part parts. What a number over its scale may
+ * be: whole numbers from lowest to highest, or with t > 0 one of the t + 1 values, the first as far
+ * as between[0], and so on; with `both`, these are magnitudes of numbers of both signs. */
+#define LEVELS IN(f32, values) IN(f32, between) INT(t) INT(both) FLOAT(lowest) FLOAT(highest)
+#define PARTS INT(n) INT(k) INT(part)
+
+/* low, high[n, k / part] = the smallest and the largest of x, and the first of its largest in
+ * magnitude */
+KERNEL(encode_extremes, a->n, 1, a->k * 6,
+       OUT(f32, low) OUT(f32, high) OUT(f32, first) IN(f32, x) PARTS)
+
+/* a[n, k / part] = the scale of least squares, of integers of x times inverse times one of the
+ * at most 8 factors; where none is better than zeros, the scale given. With powers, the scale over
+ * the factor. */
+KERNEL(encode_slopes, a->n, 1, a->k * a->c * (4 + a->t),
+       OUT(f32, a) IN(f32, x) IN(f32, importance) IN(f32, inverse) IN(f32, scales) IN(f32, factors)
+       LEVELS PARTS INT(c) INT(powers))
+
+/* The same for scales a and minima b, where wanted at most 0, of whole numbers from 0 to highest */
+KERNEL(encode_lines, a->n, 1, a->k * a->c * 8,
+       OUT(f32, a) OUT(f32, b) IN(f32, x) IN(f32, importance) IN(f32, inverse) IN(f32, scales)
+       IN(f32, minima) IN(f32, factors) FLOAT(highest) PARTS INT(c) INT(negative))
+
+/* q[n, k] = integers of (x - minima) inverse, from 0 on; error[n, k / part] = sum of importance
+ * (x - d q - m)^2. With a bias, whole numbers are truncated after it is added; with `away`, halves
+ * are rounded away from zero, otherwise to even. */
+KERNEL(encode_integers, a->n, 1, a->k * (8 + a->t),
+       OUT(u8, q) OUT(f32, error) IN(f32, x) IN(f32, importance) IN(f32, inverse) IN(f32, minima)
+       IN(f32, d) IN(f32, m) LEVELS PARTS INT(away) FLOAT(bias))
+#undef LEVELS
+#undef PARTS
+
+/* w[n, k / block * bytes]: the integers q[n, k] as bits of blocks, whose other bytes stay. Each of p
+ * planes has offset, shift, bits and run: see Plane in halfbyte/weights/base.py. */
+KERNEL(encode_pack, a->n, 1, a->k * 2,
+       OUT(u8, w) IN(u8, q) IN(i32, planes) INT(n) INT(k) INT(block) INT(bytes) INT(p))
+#endif
 
 // clang-format on

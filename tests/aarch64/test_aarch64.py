@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 from tests.aarch64 import emulated
 from tests.conftest import lacking
-from tests.support.encoders import assert_encodes
+from tests.support.encoders import assert_encodes, assert_encodes_in_steps
 from tests.support.tools import load_tool
 
 from halfbyte.core.backends import open_program
@@ -44,6 +44,11 @@ def test_processors_report_their_features(isa: str) -> None:
 @pytest.mark.parametrize("name", ["F16", "BF16", "Q8_0", "Q4_0"])
 def test_encoders_write_the_same_bytes(isa: str, name: str) -> None:
     assert_encodes(emulated.library(isa), isa, name)
+
+
+@pytest.mark.parametrize("name", ["Q2_K", "Q6_K", "MXFP4"])
+def test_encoding_step_by_step(isa: str, name: str) -> None:
+    assert_encodes_in_steps(emulated.library(isa), isa, name)
 
 
 def test_other_names_are_refused() -> None:

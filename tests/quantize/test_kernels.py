@@ -7,11 +7,14 @@ import numpy.typing as npt
 import pytest
 
 from halfbyte.core.backends.native import Kernels
+from halfbyte.quantize import scale_search
 from halfbyte.quantize.scale_search import search
-from halfbyte.weights import BF16, F16, FORMATS, Q4_0, Q8_0, WeightFormat
+from halfbyte.quantize.steps import KernelSteps
+from halfbyte.weights import BF16, F16, FORMATS, Q4_0, Q8_0, ScaledFormat, WeightFormat
 
 K = 96
 F32Array = npt.NDArray[np.float32]
+IN_STEPS = [f for f in FORMATS.values() if issubclass(f, ScaledFormat) and f not in (Q4_0, Q8_0)]
 
 
 def rows() -> F32Array:
@@ -33,6 +36,15 @@ def rows() -> F32Array:
     x[12, 5] = 400
     x[13] = 1
     x[14, :32] = 1e-45
+    return x
+
+
+def wide_rows() -> F32Array:
+    """The same, 512 wide, and of one sign or with both zeros."""
+    x = np.resize(rows(), (40, 512)).copy()
+    x[15], x[16] = np.abs(x[15]), -np.abs(x[16])
+    x[17, ::2], x[17, 1::2] = 0, -0.0
+    x[18] = np.abs(x[18]) * np.tile([0, -0.0, 1, 1], 128)
     return x
 
 
@@ -89,6 +101,25 @@ def test_search(native_backends: list[str], format_: type[WeightFormat], weights
         )  # fmt: skip
         np.testing.assert_array_equal(actual, want)
         np.testing.assert_array_equal(error, want_error)
+        kernels.close()
+
+
+@pytest.mark.parametrize("format_", IN_STEPS)
+def test_steps(native_backends: list[str], format_: type[ScaledFormat]) -> None:
+    """Step by step, in all formats: with importance, and plain."""
+    x, importance = wide_rows(), np.random.default_rng(1).random(512, np.float32)
+    importance[32:64] = 0
+    want, want_error = search(x, importance, format_)
+    with np.errstate(all="ignore"):
+        plain = format_.encode(x)
+    for backend in native_backends:
+        kernels = Kernels(backend.removeprefix("native-"), threads=2)
+        rows, error = search(x, importance, format_, KernelSteps(kernels))
+        np.testing.assert_array_equal(rows, want)
+        np.testing.assert_array_equal(error, want_error)
+        if not format_.powers:
+            rows = scale_search.encode(x, format_, KernelSteps(kernels))
+            np.testing.assert_array_equal(rows, plain)
         kernels.close()
 
 

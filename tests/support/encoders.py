@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import numpy as np
-from tests.quantize.test_kernels import K, rows
+from tests.quantize.test_kernels import K, rows, wide_rows
 
 from halfbyte.core.backends.library import Library
 from halfbyte.core.backends.native import Kernels
 from halfbyte.quantize.scale_search import search
-from halfbyte.weights import FORMATS
+from halfbyte.quantize.steps import KernelSteps
+from halfbyte.weights import FORMATS, ScaledFormat
 
 ODD = [np.inf, -np.inf, np.nan, 65519.9, 65520, -65520, 3.4e38, 1e-8, 5.9604645e-8, 2.9e-8]
+
+
+def assert_encodes_in_steps(library: Library, isa: str, name: str) -> None:
+    """The steps of a format's search on kernels write the bytes of the definition."""
+    x, format_ = wide_rows()[:24], FORMATS[name]
+    assert issubclass(format_, ScaledFormat)
+    importance = np.random.default_rng(1).random(512, np.float32)
+    expected, expected_error = search(x, importance, format_)
+    actual, error = search(x, importance, format_, KernelSteps(Kernels(isa, library=library)))
+    np.testing.assert_array_equal(actual, expected)
+    np.testing.assert_array_equal(error, expected_error)
 
 
 def assert_encodes(library: Library, isa: str, name: str) -> None:

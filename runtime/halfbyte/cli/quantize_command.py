@@ -43,9 +43,10 @@ EXAMPLES = (
     "quantize resnet.onnx --int8 --calibrate samples.npz --calibration-method entropy",
 )
 EPILOG = """\
-int4 is Q4_0 with the token embedding and the head in Q8_0; int8 is Q8_0. K-quants have the head in
-Q6_K; Q4_K_M and Q5_K_M also have attn_v and ffn_down of some layers in it, like llama.cpp's. Norms
-and biases stay F32. The output is GGUF, which llama.cpp also reads.
+int4 is Q4_0 with the token embedding and the head in Q8_0; int8 is Q8_0. K-quants and IQ types have
+the head in Q6_K. Mixtures, such as Q4_K_M, give attn_v, ffn_down and others of some layers more
+bits, as llama.cpp's do; MXFP4_MOE is Q8_0 with experts in MXFP4. Norms and biases stay F32. The
+output is GGUF, which llama.cpp also reads.
 
 ONNX stays ONNX, which ONNX Runtime also runs; this needs `pip install 'halfbyte[quantize]'`. int8
 and int4 store weights in the same blocks (MatMulNBits, GatherBlockQuantized), and int8 stores those
@@ -112,7 +113,7 @@ def make_parser() -> Parser:
         help="another type for tensors whose names match; may be repeated, the last match applies",
     )  # fmt: skip
     parser.add_argument(
-        "--pure", action="store_true", help="quantize embedding and head to the same type too"
+        "--pure", action="store_true", help="quantize all matrices to the same type"
     )
     parser.add_argument(
         "--requantize", action="store_true",

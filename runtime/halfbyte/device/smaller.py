@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.formats import metadata
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.onnx.files.model import Graph, Model, Node
 from halfbyte.weights import Tensor
@@ -33,14 +32,13 @@ def smaller_types(file: ModelFile) -> Iterator[tuple[str, ModelFile]]:
 
 def _in_type(file: ModelFile, preset: str) -> ModelFile:
     from halfbyte.quantize.presets import fitting, presets
+    from halfbyte.quantize.recipe import model_of
 
-    architecture = metadata.text(file, "general.architecture")
-    layers = metadata.integer(file, f"{architecture}.block_count", 0, 1 << 16) or 0
-    wanted, tied = presets()[preset], "output.weight" not in file.tensors
+    wanted, model = presets()[preset], model_of(file)
     tensors = dict(file.tensors)
     for name, tensor in file.tensors.items():
         if len(tensor.shape) > 1:
-            format_ = fitting(wanted.format_of(name, layers, tied=tied), tensor.columns)
+            format_ = fitting(wanted.format_of(name, model), tensor.columns)
             size = tensor.row_count * format_.row_bytes(tensor.columns)
             # zeros that are never accessed take no memory
             tensors[name] = Tensor(name, format_, tensor.shape, np.zeros(size, np.uint8))

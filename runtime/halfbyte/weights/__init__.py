@@ -3,11 +3,11 @@
 One class per format, with GGUF's layout: `plain` numbers, `blocks` of 32, `kquants` of 256, `iq4`
 of four bits looked up in a table, `few_bits` and `grids` of fewer. The class holds all that is
 known of the format: GGUF's name and number (``ggml_type``), the block in a file, how its rows are
-packed in memory (``packing``), the search for a scale (``start``, ``fit``, ``factors``), the types
-of files that `quantize` makes in it (``presets``), the format for tensors that do not fit
-(``wider``), and the format whose products take as long (``like``). ``decode`` and ``encode`` are
-the definition, byte-identical to PyPI's `gguf` (which encodes neither K-quants nor IQ types); C
-kernels are compared with them byte for byte. ``quantized`` is a block as integer products see it.
+packed in memory (``packing``), how scales are searched and stored (`scaled`), the types of files
+that `quantize` makes in it (``presets``), the format for tensors that do not fit (``wider``), and
+the format whose products take as long (``like``). ``decode`` and ``encode`` are the definition,
+byte-identical to PyPI's `gguf` (which encodes neither K-quants nor IQ types); C kernels are
+compared with them byte for byte. ``quantized`` is a block as integer products see it.
 Formats with a layout ``in_memory`` (`codes`) are ``converted`` to it when a model is loaded.
 
 Adding ``weights/<name>.py`` with a class under ``@register`` adds a format: GGUF files are read
@@ -27,12 +27,13 @@ import numpy as np
 
 from halfbyte.errors import HalfbyteError
 from halfbyte.weights.base import U8, BlockFormat, F32Array, Layout, QuantizedBlocks, WeightFormat
-from halfbyte.weights.blocks import Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, ScaledFormat
+from halfbyte.weights.blocks import Q4_0, Q4_1, Q5_0, Q5_1, Q8_0
 from halfbyte.weights.iq4 import IQ4_NL, IQ4_XS, MXFP4
 from halfbyte.weights.kquants import Q4_K, Q5_K, Q6_K
 from halfbyte.weights.packed import Packed
 from halfbyte.weights.plain import BF16, F16, F32
 from halfbyte.weights.registry import BY_DTYPE, BY_GGML_TYPE, FORMATS
+from halfbyte.weights.scaled import ScaledFormat
 
 __all__ = [
     "BF16", "BY_DTYPE", "BY_GGML_TYPE", "F16", "F32", "FORMATS", "IQ4_NL", "IQ4_XS",

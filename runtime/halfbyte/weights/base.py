@@ -30,16 +30,28 @@ class Preset(NamedTuple):
 
     The fields below are names of formats, "" for that of the other matrices. `head` is for the
     head, and for the token embedding if the two are shared; `embeddings` for the token embedding
-    beside a head, and for position embeddings. In a mixture, `some` is for ``attn_v`` and
-    ``ffn_down`` in some layers, `fused` for ``attn_qkv``.
+    beside a head, and for position embeddings. `halfbyte.quantize.mixtures` has those with more
+    formats.
     """
 
     name: str  # llama.cpp's
     file_type: int  # ``general.file_type``
     head: str = ""
     embeddings: str = ""
-    some: str = ""
-    fused: str = ""
+
+
+class Plane(NamedTuple):
+    """Where blocks have some bits of their integers.
+
+    They are `bits` of every integer, from bit `shift` on. Byte j of a run of bytes has those of
+    integer j of a run of integers in its lowest bits, then those of integer j of the next run, and
+    so on.
+    """
+
+    name: str  # of the field
+    shift: int
+    bits: int
+    run: int
 
 
 class WeightFormat:
@@ -56,6 +68,8 @@ class WeightFormat:
     dtype: ClassVar[str]  # of buffers and kernels: the name in small letters
     packed: ClassVar[type[Layout] | None] = None  # the same numbers with rows interleaved
     in_memory: ClassVar[type[WeightFormat] | None] = None  # if programs run it in another layout
+
+    planes: ClassVar[tuple[Plane, ...]] = ()  # of a block format
 
     # For `quantize`: types of files (none: the format is only read), and the format for tensors
     # that do not fit, F32 by default
@@ -96,6 +110,17 @@ class WeightFormat:
         raise NotImplementedError
 
     @classmethod
+    def store_quantized(cls, blocks: Blocks, quantized: U8) -> None:
+        """Store unsigned integers [..., block] of a block format, by its `planes`."""
+        for name, shift, bits, run in cls.planes:
+            shifts = np.arange(0, 8, bits, dtype=np.uint8)[:, None]
+            runs = cls.block * bits // 8 // run
+            q = quantized.reshape(*blocks.shape, runs, 8 // bits, run)
+            parts = ((q >> np.uint8(shift)) & np.uint8(2**bits - 1)) << shifts
+            field = blocks[name]
+            field[...] = np.bitwise_or.reduce(parts, axis=-2).reshape(field.shape)
+
+    @classmethod
     def converted(cls, rows: U8) -> U8:
         """The same numbers in the layout `in_memory`: bytes [rows, row_bytes of each]."""
         raise NotImplementedError
@@ -127,11 +152,6 @@ class BlockFormat(WeightFormat):
     @classmethod
     def get_quantized(cls, blocks: Blocks) -> U8:
         """The integers as stored, unsigned: [..., block]."""
-        raise NotImplementedError
-
-    @classmethod
-    def store_quantized(cls, blocks: Blocks, quantized: U8) -> None:
-        """The inverse of `get_quantized`."""
         raise NotImplementedError
 
     @classmethod

@@ -15,8 +15,7 @@ import numpy.typing as npt
 from halfbyte.weights.base import U8, BlockFormat, Blocks, F32Array, QuantizedBlocks, WeightFormat
 from halfbyte.weights.blocks import Nibbles
 from halfbyte.weights.registry import register_layout
-
-I8 = npt.NDArray[np.int8]
+from halfbyte.weights.scaled import I8
 
 IQ4 = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.int8)
 FP4 = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.int8)
@@ -78,12 +77,6 @@ class WideNibbles(Nibbles):
         qs = blocks["qs"].reshape(*blocks.shape, 8, 1, 16)
         both = np.concatenate([qs & np.uint8(15), qs >> np.uint8(4)], axis=-2)
         return both.reshape(*blocks.shape, cls.block)
-
-    @classmethod
-    def store_quantized(cls, blocks: Blocks, quantized: U8) -> None:
-        low, high = np.moveaxis(quantized.reshape(*blocks.shape, 8, 2, 16), -2, 0)
-        both = (low & np.uint8(15)) | (high << np.uint8(4))
-        blocks["qs"] = both.reshape(*blocks.shape, 128)
 
 
 @register_layout

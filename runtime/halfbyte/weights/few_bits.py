@@ -1,5 +1,7 @@
 """Types of two and three bits, of threes, and NVFP4: converted when a model is loaded.
 
+Q2_K, Q3_K and TQ2_0 are also written.
+
 Source: GGUF's formats of these names.
 """
 
@@ -8,9 +10,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.weights.base import U8
+from halfbyte.weights.base import U8, Blocks, F32Array, Plane, Preset
+from halfbyte.weights.blocks import Q4_0
 from halfbyte.weights.codes import PLAIN, Codes, CodesMin, ConvertedFormat, Fp4
+from halfbyte.weights.plain import F16
 from halfbyte.weights.registry import register
+from halfbyte.weights.scaled import I8, Levels, OneScale, PairedScales, SignedScales
 
 _ZERO = np.uint8(8)  # the code of 0 among `PLAIN` values
 
@@ -22,8 +27,11 @@ def _twos(qs: U8) -> U8:
     return fields.reshape(*qs.shape[:-1], 256)
 
 
+_TWOS = Plane("qs", 0, 2, 32)
+
+
 @register
-class Q2_K(ConvertedFormat):
+class Q2_K(PairedScales, ConvertedFormat):
     """256 weights (d s) q - (dmin m): s and m, halves of a byte, for every 16; q in 0 ... 3."""
 
     name = "Q2_K"
@@ -32,6 +40,14 @@ class Q2_K(ConvertedFormat):
     layout = np.dtype([("scales", "u1", (16,)), ("qs", "u1", (64,)), ("d", "<f2"), ("dmin", "<f2")])
     block_bytes = layout.itemsize
     in_memory = CodesMin
+    planes = (_TWOS,)
+    part = 16
+    levels = Levels(0, 3)
+    largest = 15
+    factors = (1.0, 0.75, 0.85, 1.1)
+    limit = 15 * F16.limit
+    presets = (Preset("Q2_K", 10, head="Q6_K"),)
+    wider = Q4_0
 
     @classmethod
     def converted(cls, rows: U8) -> U8:
@@ -42,9 +58,13 @@ class Q2_K(ConvertedFormat):
         CodesMin.store_quantized(codes, _twos(blocks["qs"]))
         return codes.view(np.uint8)
 
+    @classmethod
+    def store_scales(cls, blocks: Blocks, s: U8, m: U8) -> None:
+        blocks["scales"] = s | m << np.uint8(4)
+
 
 @register
-class Q3_K(ConvertedFormat):
+class Q3_K(SignedScales, ConvertedFormat):
     """256 weights d (s - 32) (q - 4), s of six bits for every 16, q of three bits.
 
     Bit b of hmask[j] is the third bit of q[32 b + j]. s[i] and s[i + 8], i < 8, have their low four
@@ -60,6 +80,14 @@ class Q3_K(ConvertedFormat):
     )
     block_bytes = layout.itemsize
     in_memory = Codes
+    planes = (_TWOS, Plane("hmask", 2, 1, 32))
+    part = 16
+    levels = Levels(-4, 3)
+    smallest = -32
+    factors = (1.0, 0.85, 1.15, -0.75)
+    limit = 4 * 32 * F16.limit
+    presets = (Preset("Q3_K", 11, head="Q6_K"),)
+    wider = Q4_0
 
     @classmethod
     def converted(cls, rows: U8) -> U8:
@@ -71,6 +99,15 @@ class Q3_K(ConvertedFormat):
         high = high[..., None, :] >> np.arange(0, 8, 2, dtype=np.uint8)[:, None] & np.uint8(3)
         s = low | high.reshape(low.shape) << np.uint8(4)
         return Codes.make(PLAIN, blocks["d"], s.view(np.int8) - np.int8(32), q + np.uint8(4))
+
+    @classmethod
+    def store_scales(cls, blocks: Blocks, scales: I8) -> None:
+        s = (scales + np.int8(32)).view(np.uint8)
+        low = s & np.uint8(15)
+        high = (s >> np.uint8(4)).reshape(*blocks.shape, 4, 4)
+        shifts = np.arange(0, 8, 2, dtype=np.uint8)[:, None]
+        blocks["scales"][..., :8] = low[..., :8] | low[..., 8:] << np.uint8(4)
+        blocks["scales"][..., 8:] = np.bitwise_or.reduce(high << shifts, axis=-2)
 
 
 class _Ternary(ConvertedFormat):
@@ -114,13 +151,27 @@ class TQ1_0(_Ternary):
 
 
 @register
-class TQ2_0(_Ternary):
-    """Two bits for a digit, in the order of Q2_K."""
+class TQ2_0(OneScale, _Ternary):
+    """Two bits for a digit, in the order of Q2_K.
+
+    Encoding: d is the largest magnitude, q = x (1 / d) to nearest, halves away from zero.
+    """
 
     name = "TQ2_0"
     ggml_type = 35
     layout = np.dtype([("qs", "u1", (64,)), ("d", "<f2")])
     block_bytes = layout.itemsize
+    planes = (_TWOS,)
+    part = 256
+    levels = Levels(-1, 1, away=True)
+    factors = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0)
+    limit = F16.limit
+    presets = (Preset("TQ2_0", 37, head="Q6_K", embeddings="Q4_K"),)
+    wider = Q4_0
+
+    @classmethod
+    def plain(cls, low: F32Array, high: F32Array, first: F32Array) -> tuple[F32Array, F32Array]:
+        return np.abs(first), np.zeros_like(first)
 
     @classmethod
     def digits(cls, blocks: npt.NDArray[np.void]) -> U8:

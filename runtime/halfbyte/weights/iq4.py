@@ -8,28 +8,26 @@ from __future__ import annotations
 
 import numpy as np
 
-from halfbyte.weights.base import U8, Blocks, F32Array, QuantizedBlocks
-from halfbyte.weights.blocks import (
-    Nibbles,
-    ScaledFormat,
-    first_largest,
-    inverse,
-    start_from_largest,
-)
-from halfbyte.weights.codes import FP4, I8, IQ4, WideNibbles, looked_up
+from halfbyte.weights.base import U8, Blocks, F32Array, Preset, QuantizedBlocks
+from halfbyte.weights.blocks import Q8_0, Nibbles
+from halfbyte.weights.codes import FP4, IQ4, WideNibbles, looked_up
 from halfbyte.weights.plain import F16
 from halfbyte.weights.registry import register
+from halfbyte.weights.scaled import (
+    I8,
+    OneScale,
+    Rounded,
+    ScaledFormat,
+    SignedScales,
+    inverse,
+    table,
+)
 
-_BETWEEN = (IQ4[1:].astype(np.float32) + IQ4[:-1]) / np.float32(2)  # of two numbers each
-
-
-def _nearest(x: F32Array) -> U8:
-    """The codes of the numbers of `IQ4` nearest to x, of two the smaller one."""
-    return np.searchsorted(_BETWEEN, x).astype(np.uint8)
+_FACTORS = (1.0, 0.96, 1.04, 0.92, 1.08, -0.89, -0.93)
 
 
 @register
-class IQ4_NL(Nibbles, ScaledFormat):
+class IQ4_NL(Nibbles, OneScale):
     """Blocks of 32 weights d values[q]: an F16 scale d, then q.
 
     Encoding: d = m / -127, m the first of the weights that are largest in magnitude; values[q] is
@@ -39,11 +37,14 @@ class IQ4_NL(Nibbles, ScaledFormat):
 
     name = "IQ4_NL"
     ggml_type = 20
-    minimum = False
+    levels = table(*IQ4.tolist())
+    factors = _FACTORS
     layout = np.dtype([("d", "<f2"), ("qs", "u1", (16,))])
     block_bytes = layout.itemsize
     limit = 127 * F16.limit
     like = "Q6_K"
+    presets = (Preset("IQ4_NL", 25, head="Q6_K"),)
+    wider = Q8_0
 
     @classmethod
     def quantized(cls, rows: U8) -> QuantizedBlocks:
@@ -51,23 +52,9 @@ class IQ4_NL(Nibbles, ScaledFormat):
         d = blocks["d"].astype(np.float32)
         return looked_up(IQ4, cls.get_quantized(blocks), d.repeat(2, axis=-1))
 
-    @classmethod
-    def start(cls, values: F32Array) -> tuple[F32Array, F32Array]:
-        return start_from_largest(cls.split(values), -127)
-
-    @classmethod
-    def fit(cls, values: F32Array, scales: F32Array, minima: F32Array) -> U8:
-        del minima
-        x = cls.split(values)[:, :, 0]
-        blocks = np.empty(x.shape[:2], cls.layout)
-        with np.errstate(over="ignore"):
-            blocks["d"] = scales[..., 0]
-        cls.store_quantized(blocks, _nearest(x * inverse(scales)))
-        return blocks.view(np.uint8)
-
 
 @register
-class IQ4_XS(WideNibbles, ScaledFormat):
+class IQ4_XS(WideNibbles, SignedScales):
     """256 weights d (s - 32) values[q]: an F16 scale d, s of six bits for every 32, then q.
 
     The low four bits of s[b] are a half of scales_l[b / 2], the high two are bits 2 b and 2 b + 1
@@ -80,13 +67,17 @@ class IQ4_XS(WideNibbles, ScaledFormat):
 
     name = "IQ4_XS"
     ggml_type = 23
-    minimum = False
+    levels = table(*IQ4.tolist())
+    factors = _FACTORS
+    smallest = -32
     layout = np.dtype(
         [("d", "<f2"), ("scales_h", "<u2"), ("scales_l", "u1", (4,)), ("qs", "u1", (128,))]
     )
     block_bytes = layout.itemsize
     limit = 127 * 32 * F16.limit
     like = "Q6_K"
+    presets = (Preset("IQ4_XS", 30, head="Q6_K"),)
+    wider = IQ4_NL
 
     @classmethod
     def get_scales(cls, blocks: Blocks) -> I8:
@@ -112,27 +103,9 @@ class IQ4_XS(WideNibbles, ScaledFormat):
             d = blocks["d"].astype(np.float32)[..., None] * cls.get_scales(blocks)
         return looked_up(IQ4, cls.get_quantized(blocks), d.astype(np.float32).repeat(2, axis=-1))
 
-    @classmethod
-    def start(cls, values: F32Array) -> tuple[F32Array, F32Array]:
-        return start_from_largest(cls.split(values), -127)
-
-    @classmethod
-    def fit(cls, values: F32Array, scales: F32Array, minima: F32Array) -> U8:
-        del minima
-        x = cls.split(values)
-        blocks = np.zeros(x.shape[:2], cls.layout)
-        with np.errstate(over="ignore", invalid="ignore"):
-            blocks["d"] = (first_largest(scales) / np.float32(-32))[..., 0]
-            d = blocks["d"].astype(np.float32)[..., None]
-            s = np.clip(np.rint(scales * inverse(d)), np.float32(-32), np.float32(31))
-            q = _nearest(x * inverse(d * s)[..., None])
-        cls.store_scales(blocks, s.astype(np.int8))
-        cls.store_quantized(blocks, q.reshape(*blocks.shape, cls.block))
-        return blocks.view(np.uint8)
-
 
 @register
-class MXFP4(Nibbles):
+class MXFP4(Nibbles, ScaledFormat):
     """Blocks of 32 weights 2^(e - 128) v: a byte e, then v, an E2M1 number times 2.
 
     Encoding: e so that the largest magnitude is in [4, 8) times 2^(e - 127), at least 0; v is the
@@ -141,10 +114,15 @@ class MXFP4(Nibbles):
 
     name = "MXFP4"
     ggml_type = 39
+    levels = table(*FP4[:8].tolist(), both=True)
+    factors = (1.0, 0.5)
+    powers = True
     layout = np.dtype([("e", "u1"), ("qs", "u1", (16,))])
     block_bytes = layout.itemsize
     limit = float("inf")
     like = "Q6_K"
+    presets = (Preset("MXFP4", 38, head="Q8_0", embeddings="Q8_0"),)
+    wider = Q8_0
 
     @staticmethod
     def _scales(e: U8) -> F32Array:
@@ -159,13 +137,25 @@ class MXFP4(Nibbles):
         return looked_up(FP4, cls.get_quantized(blocks), d.repeat(2, axis=-1))
 
     @classmethod
+    def plain(cls, low: F32Array, high: F32Array, first: F32Array) -> tuple[F32Array, F32Array]:
+        _, exponents = np.frexp(np.abs(first))
+        e = np.where(first != 0, np.maximum(exponents + 124, 0), 0).astype(np.uint8)
+        return cls._scales(e), np.zeros_like(first)
+
+    @classmethod
+    def rounded(cls, blocks: Blocks, scales: F32Array, minima: F32Array) -> Rounded:
+        _, exponents = np.frexp(scales[..., 0])
+        blocks["e"] = np.clip(exponents + 127, 0, 254)
+        d = cls._scales(blocks["e"])[..., None]
+        return Rounded(inverse(d), minima, d, np.zeros_like(d))
+
+    @classmethod
     def encode(cls, values: F32Array) -> U8:
-        x = values.reshape(len(values), -1, cls.block)
-        blocks = np.empty(x.shape[:2], cls.layout)
-        top = np.abs(x).max(axis=-1)
-        _, exponent = np.frexp(top)
-        blocks["e"] = np.where(top > 0, np.maximum(exponent + 124, 0), 0)
-        d = cls._scales(blocks["e"])
-        errors = np.abs(d[..., None, None] * FP4.astype(np.float32) - x[..., None])
-        cls.store_quantized(blocks, errors.argmin(axis=-1).astype(np.uint8))
-        return blocks.view(np.uint8)
+        rows = super().encode(values)
+        blocks = rows.view(cls.layout)
+        tiny = blocks["e"] == 0  # 1 / d is infinite
+        x = values.reshape(*blocks.shape, cls.block)[tiny] * np.float32(2.0**64)
+        few = blocks[tiny]
+        cls.store(few, cls.levels.stored(x * np.float32(2.0**64)))
+        blocks[tiny] = few
+        return rows

@@ -5,24 +5,27 @@ Source: GGUF's formats of these names.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
-from halfbyte.weights.base import U8, Blocks, F32Array, Preset, QuantizedBlocks
-from halfbyte.weights.blocks import (
-    Q5_0,
-    Q5_1,
-    Q8_0,
-    ScaledFormat,
-    first_largest,
-    inverse,
-    start_from_largest,
+from halfbyte.weights.base import (
+    U8,
+    BlockFormat,
+    Blocks,
+    F32Array,
+    Plane,
+    Preset,
+    QuantizedBlocks,
 )
+from halfbyte.weights.blocks import Q5_0, Q5_1, Q8_0
 from halfbyte.weights.packed import Packed
 from halfbyte.weights.plain import F16
 from halfbyte.weights.registry import register
+from halfbyte.weights.scaled import I8, Levels, PairedScales, SignedScales
 
 
-class KQuant(ScaledFormat):
+class KQuant(PairedScales, BlockFormat):
     """256 weights (d s) q - (e m): eight blocks of 32 with six bits each of s and m.
 
     s[j] and m[j], j < 4, are the low six bits of bytes j and j + 4 of ``scales``; of s[j + 4] and
@@ -30,15 +33,14 @@ class KQuant(ScaledFormat):
     Byte 32 c + j of ``qs`` holds q[64 c + j] in its low four bits and q[64 c + j + 32] in its high
     ones.
 
-    Encoding, all in float32: for a block of 32, lo = min(0, min x), scale = (max x - lo) / qmax.
-    d = F16(largest scale / 63), s = round(scale (1 / d)), e and m likewise from -lo, and
-    q = round((x + e m) (1 / (d s))), from 0 to qmax = 2^bits - 1; ties to even.
+    Encoding as for all `PairedScales`: q = round((x + e m) (1 / (d s))), all in float32.
     """
 
     packing = Packed
     block = 256
-    minimum = True
-    negative = True
+    planes: ClassVar[tuple[Plane, ...]] = (Plane("qs", 0, 4, 32),)
+    largest = 63
+    factors = (1.0, 0.9, 0.933, 0.967, 1.033, 1.067, 1.1)
 
     @classmethod
     def get_scales(cls, blocks: Blocks) -> tuple[U8, U8]:
@@ -65,12 +67,6 @@ class KQuant(ScaledFormat):
         return both.reshape(*blocks.shape, cls.block)
 
     @classmethod
-    def store_quantized(cls, blocks: Blocks, quantized: U8) -> None:
-        low, high = np.moveaxis(quantized.reshape(*blocks.shape, 4, 2, 32), -2, 0)
-        both = (low & np.uint8(15)) | (high << np.uint8(4))
-        blocks["qs"] = both.reshape(*blocks.shape, 128)
-
-    @classmethod
     def _parts(cls, rows: U8) -> tuple[U8, F32Array, F32Array]:
         """q [rows, blocks of 32, 32], d s and e m [rows, blocks of 32]."""
         blocks = rows.view(cls.layout)
@@ -95,31 +91,6 @@ class KQuant(ScaledFormat):
             values -= m[..., None]
         return values.reshape(len(rows), -1)
 
-    @classmethod
-    def start(cls, values: F32Array) -> tuple[F32Array, F32Array]:
-        x = cls.split(values)
-        low = np.minimum(x.min(axis=-1), np.float32(0))
-        return (x.max(axis=-1) - low) / np.float32(2**cls.bits - 1), low
-
-    @classmethod
-    def fit(cls, values: F32Array, scales: F32Array, minima: F32Array) -> U8:
-        x = cls.split(values)
-        blocks = np.zeros(x.shape[:2], cls.layout)
-        with np.errstate(over="ignore", invalid="ignore"):
-            (d, s), (e, m) = _integers(scales), _integers(-minima)
-            blocks["d"], blocks["dmin"] = d[..., 0], e[..., 0]
-            shifted = (x + (e * m)[..., None]) * inverse(d * s)[..., None]
-            q = np.clip(np.rint(shifted), np.float32(0), np.float32(2**cls.bits - 1))
-        cls.store_scales(blocks, s.astype(np.uint8), m.astype(np.uint8))
-        cls.store_quantized(blocks, q.astype(np.uint8).reshape(*blocks.shape, cls.block))
-        return blocks.view(np.uint8)
-
-
-def _integers(scales: F32Array) -> tuple[F32Array, F32Array]:
-    """Scales [..., 8] as F16(d) [..., 1] times integers up to 63."""
-    d = (scales.max(axis=-1, keepdims=True) / np.float32(63)).astype("<f2").astype(np.float32)
-    return d, np.minimum(np.rint(scales * inverse(d)), np.float32(63))
-
 
 @register
 class Q4_K(KQuant):
@@ -128,15 +99,13 @@ class Q4_K(KQuant):
     name = "Q4_K"
     ggml_type = 12
     bits = 4
+    levels = Levels(0, 15)
     layout = np.dtype(
         [("d", "<f2"), ("dmin", "<f2"), ("scales", "u1", (12,)), ("qs", "u1", (128,))]
     )
     block_bytes = layout.itemsize
     limit = 63 * F16.limit
-    presets = (
-        Preset("Q4_K", 14, head="Q6_K"),
-        Preset("Q4_K_M", 15, head="Q6_K", some="Q6_K", fused="Q5_K"),
-    )
+    presets = (Preset("Q4_K", 14, head="Q6_K"),)
     wider = Q5_0
 
 
@@ -147,6 +116,8 @@ class Q5_K(KQuant):
     name = "Q5_K"
     ggml_type = 13
     bits = 5
+    planes = (*KQuant.planes, Plane("qh", 4, 1, 32))
+    levels = Levels(0, 31)
     layout = np.dtype(
         [("d", "<f2"), ("dmin", "<f2"), ("scales", "u1", (12,)), ("qh", "u1", (32,)),
          ("qs", "u1", (128,))]
@@ -154,10 +125,7 @@ class Q5_K(KQuant):
     block_bytes = layout.itemsize
     limit = 63 * F16.limit
     like = "Q4_K"
-    presets = (
-        Preset("Q5_K", 16, head="Q6_K"),
-        Preset("Q5_K_M", 17, head="Q6_K", some="Q6_K", fused="Q6_K"),
-    )
+    presets = (Preset("Q5_K", 16, head="Q6_K"),)
     wider = Q5_1
 
     @classmethod
@@ -166,15 +134,9 @@ class Q5_K(KQuant):
         quantized: U8 = super().get_quantized(blocks)
         return quantized | (fifth.reshape(quantized.shape) << np.uint8(4))
 
-    @classmethod
-    def store_quantized(cls, blocks: Blocks, quantized: U8) -> None:
-        super().store_quantized(blocks, quantized)
-        fifth = (quantized >> np.uint8(4)).reshape(*blocks.shape, 8, 32)
-        blocks["qh"] = np.packbits(fifth, axis=-2, bitorder="little")[..., 0, :]
-
 
 @register
-class Q6_K(ScaledFormat):
+class Q6_K(SignedScales, BlockFormat):
     """256 weights (d s) (q - 32): an F16 scale d, an int8 s for every 16, q in 0 ... 63.
 
     The low four bits of q[128 h + 32 p + j] are in ``ql[64 h + 32 (p % 2) + j]``, in its low half
@@ -189,8 +151,11 @@ class Q6_K(ScaledFormat):
     ggml_type = 14
     block = 256
     bits = 6
+    planes = (Plane("ql", 0, 4, 64), Plane("qh", 4, 2, 32))
     part = 16
-    minimum = False
+    levels = Levels(-32, 31)
+    factors = (1.0, 0.98, 1.02, -0.97)
+    smallest = -128
     packing = Packed
     layout = np.dtype(
         [("ql", "u1", (128,)), ("qh", "u1", (64,)), ("scales", "i1", (16,)), ("d", "<f2")]
@@ -211,14 +176,6 @@ class Q6_K(ScaledFormat):
         return quantized.reshape(*blocks.shape, cls.block)
 
     @classmethod
-    def store_quantized(cls, blocks: Blocks, quantized: U8) -> None:
-        low, high = np.moveaxis(quantized.reshape(*blocks.shape, 2, 2, 64) & np.uint8(15), -2, 0)
-        blocks["ql"] = (low | (high << np.uint8(4))).reshape(*blocks.shape, 128)
-        shifts = np.array([0, 2, 4, 6], np.uint8)[:, None]
-        top = (quantized >> np.uint8(4)).reshape(*blocks.shape, 2, 4, 32) << shifts
-        blocks["qh"] = np.bitwise_or.reduce(top, axis=-2).reshape(*blocks.shape, 64)
-
-    @classmethod
     def quantized(cls, rows: U8) -> QuantizedBlocks:
         blocks = rows.view(cls.layout)
         q = cls.get_quantized(blocks).reshape(len(rows), -1, 16).view(np.int8) - np.int8(32)
@@ -227,20 +184,5 @@ class Q6_K(ScaledFormat):
         return QuantizedBlocks(q, d.reshape(q.shape[:2]))
 
     @classmethod
-    def start(cls, values: F32Array) -> tuple[F32Array, F32Array]:
-        return start_from_largest(cls.split(values), -32)
-
-    @classmethod
-    def fit(cls, values: F32Array, scales: F32Array, minima: F32Array) -> U8:
-        del minima
-        x = cls.split(values)
-        blocks = np.zeros(x.shape[:2], cls.layout)
-        with np.errstate(over="ignore", invalid="ignore"):
-            blocks["d"] = (first_largest(scales) / np.float32(-128))[..., 0]
-            d = blocks["d"].astype(np.float32)[..., None]
-            s = np.minimum(np.rint(scales * inverse(d)), np.float32(127))
-            scaled = np.rint(x * inverse(d * s)[..., None])
-            q = np.clip(scaled, np.float32(-32), np.float32(31)) + np.float32(32)
-        blocks["scales"] = s.astype(np.int8)
-        cls.store_quantized(blocks, q.astype(np.uint8).reshape(*blocks.shape, cls.block))
-        return blocks.view(np.uint8)
+    def store_scales(cls, blocks: Blocks, scales: I8) -> None:
+        blocks["scales"] = scales

@@ -179,7 +179,7 @@ class SharedArray:
 
     @classmethod
     def without_memory(cls, nbytes: int) -> SharedArray:
-        """Bytes of which only the places are known, for plans; they can be sliced, and read as 1."""
+        """Bytes of which only the places are known: they can be sliced, and all read as 1."""
         nowhere: Any = None
         return cls(nowhere, 0, np.dtype(np.uint8), (nbytes,), (1,))
 

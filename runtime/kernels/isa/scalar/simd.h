@@ -32,6 +32,16 @@ typedef struct {
     r.l[i] = (expression);       \
   }                              \
   return r
+/* The same, of operations that neither float products nor exponentials use: as a loop, they take
+ * much less room. */
+#ifdef __clang__
+#define FEW(type, expression)                                                                   \
+  type r;                                                                                       \
+  _Pragma("clang loop unroll(disable)") for (int i = 0; i < 16; i++) { r.l[i] = (expression); } \
+  return r
+#else
+#define FEW EACH
+#endif
 
 static inline vf vf_set(float x) { EACH(vf, x); }
 static inline vf vf_load(const float* p) { EACH(vf, p[i]); }
@@ -53,9 +63,9 @@ static inline void vf_store_f16(f16* p, vf v) {
 }
 
 /* The first `count` < 16 elements in memory; the other lanes are zeros. */
-static inline vf vf_load_part(const float* p, int64_t count) { EACH(vf, i < count ? p[i] : 0); }
+static inline vf vf_load_part(const float* p, int64_t count) { FEW(vf, i < count ? p[i] : 0); }
 static inline vf vf_load_part_f16(const f16* p, int64_t count) {
-  EACH(vf, i < count ? f16_to_f32(p[i]) : 0);
+  FEW(vf, i < count ? f16_to_f32(p[i]) : 0);
 }
 static inline void vf_store_part(float* p, vf v, int64_t count) {
   for (int64_t i = 0; i < count; i++) {
@@ -71,19 +81,19 @@ static inline void vf_store_part_f16(f16* p, vf v, int64_t count) {
 static inline vf vf_add(vf a, vf b) { EACH(vf, a.l[i] + b.l[i]); }
 static inline vf vf_sub(vf a, vf b) { EACH(vf, a.l[i] - b.l[i]); }
 static inline vf vf_mul(vf a, vf b) { EACH(vf, a.l[i] * b.l[i]); }
-static inline vf vf_div(vf a, vf b) { EACH(vf, a.l[i] / b.l[i]); }
+static inline vf vf_div(vf a, vf b) { FEW(vf, a.l[i] / b.l[i]); }
 /* a * b + c, possibly rounded once: only where results may differ between tables */
 static inline vf vf_fma(vf a, vf b, vf c) { EACH(vf, a.l[i] * b.l[i] + c.l[i]); }
 /* the second operand if either is NaN */
 static inline vf vf_max(vf a, vf b) { EACH(vf, a.l[i] > b.l[i] ? a.l[i] : b.l[i]); }
 static inline vf vf_min(vf a, vf b) { EACH(vf, a.l[i] < b.l[i] ? a.l[i] : b.l[i]); }
-static inline vf vf_sqrt(vf a) { EACH(vf, __builtin_sqrtf(a.l[i])); }
-static inline vf vf_abs(vf a) { EACH(vf, of_bits(bits_of(a.l[i]) & 0x7FFFFFFF)); }
+static inline vf vf_sqrt(vf a) { FEW(vf, __builtin_sqrtf(a.l[i])); }
+static inline vf vf_abs(vf a) { FEW(vf, of_bits(bits_of(a.l[i]) & 0x7FFFFFFF)); }
 static inline vf vf_copysign(vf a, vf sign) {
-  EACH(vf, of_bits((bits_of(a.l[i]) & 0x7FFFFFFF) | (bits_of(sign.l[i]) & ~0x7FFFFFFF)));
+  FEW(vf, of_bits((bits_of(a.l[i]) & 0x7FFFFFFF) | (bits_of(sign.l[i]) & ~0x7FFFFFFF)));
 }
 /* 1 where a >= b, else 0 */
-static inline vf vf_cmp_ge(vf a, vf b) { EACH(vf, a.l[i] >= b.l[i] ? 1.0f : 0.0f); }
+static inline vf vf_cmp_ge(vf a, vf b) { FEW(vf, a.l[i] >= b.l[i] ? 1.0f : 0.0f); }
 
 /* The sixteen lanes times the Hadamard matrix of order 16: sums and differences of lanes 8 apart,
  * then 4, 2 and 1 */
@@ -129,16 +139,16 @@ static inline float vf_hmin(vf v) {
 static inline vi vi_set(i32 x) { EACH(vi, x); }
 static inline vi vi_add(vi a, vi b) { EACH(vi, (i32)((uint32_t)a.l[i] + (uint32_t)b.l[i])); }
 static inline vi vi_sub(vi a, vi b) { EACH(vi, (i32)((uint32_t)a.l[i] - (uint32_t)b.l[i])); }
-static inline vi vi_mul(vi a, vi b) { EACH(vi, (i32)((uint32_t)a.l[i] * (uint32_t)b.l[i])); }
-static inline vi vi_or(vi a, vi b) { EACH(vi, a.l[i] | b.l[i]); }
-static inline vi vi_and(vi a, vi b) { EACH(vi, a.l[i] & b.l[i]); }
+static inline vi vi_mul(vi a, vi b) { FEW(vi, (i32)((uint32_t)a.l[i] * (uint32_t)b.l[i])); }
+static inline vi vi_or(vi a, vi b) { FEW(vi, a.l[i] | b.l[i]); }
+static inline vi vi_and(vi a, vi b) { FEW(vi, a.l[i] & b.l[i]); }
 static inline vi vi_shl(vi a, int by) { EACH(vi, (i32)((uint32_t)a.l[i] << by)); }
-static inline vi vi_shr(vi a, int by) { EACH(vi, (i32)((uint32_t)a.l[i] >> by)); }
+static inline vi vi_shr(vi a, int by) { FEW(vi, (i32)((uint32_t)a.l[i] >> by)); }
 static inline vi vi_cast(vf a) { EACH(vi, bits_of(a.l[i])); }
 static inline vf vf_cast(vi a) { EACH(vf, of_bits(a.l[i])); }
-static inline vf vf_convert(vi a) { EACH(vf, (float)a.l[i]); }
+static inline vf vf_convert(vi a) { FEW(vf, (float)a.l[i]); }
 /* towards zero; the numbers fit into int32 */
-static inline vi vi_truncate(vf a) { EACH(vi, (i32)a.l[i]); }
+static inline vi vi_truncate(vf a) { FEW(vi, (i32)a.l[i]); }
 static inline i32 vi_hsum(vi v) {
   uint32_t sum = 0;
   for (int i = 0; i < 16; i++) {
@@ -186,7 +196,7 @@ static inline vi vi_rows_q8_0(const uint8_t* w, ptrdiff_t stride, vx x) {
 }
 /* 16 F16 numbers, `stride` bytes apart */
 static inline vf vf_gather_f16(const uint8_t* p, ptrdiff_t stride) {
-  EACH(vf, f16_to_f32(*(const f16*)(p + i * stride)));
+  FEW(vf, f16_to_f32(*(const f16*)(p + i * stride)));
 }
 
 typedef struct {
@@ -202,9 +212,10 @@ static inline vi vi_dot_quads(vi sum, vq w, const uint8_t* x) {
   }
   return sum;
 }
-static inline vf vf_load_u8(const uint8_t* p) { EACH(vf, (float)p[i]); }
+static inline vf vf_load_u8(const uint8_t* p) { FEW(vf, (float)p[i]); }
 
 #undef EACH
+#undef FEW
 
 /* sums of the first and of the second sixteen values */
 static inline void sum_quantized(const i8* q, i16* sums) {
