@@ -67,6 +67,14 @@ SECTIONS = (
         lambda content: tables.quality(content["rows"]),
     ),
     Section(
+        "popular", TEXT, "Models of today",
+        "Folders with random weights at the sizes of published models, as a hub has them: seconds "
+        "and peak memory of `quantize --int4`, of a process that loads the file and answers with "
+        "16 tokens at a context of 1,024, and of a tab that fetches it and does the same. Memory "
+        "includes mapped files; a tab's is Pyodide's heap and the kernels' memory.",
+        lambda content: tables.popular(content["rows"]),
+    ),
+    Section(
         "peers", TEXT, "Beside llama.cpp",
         "Tokens/s beside llama.cpp, built for this processor, with flash attention and repacking, "
         "on the same files: SmolLM2-135M's shape and Llama 3.2 1B's (1B) with random weights. "

@@ -25,6 +25,24 @@ def quality(rows: Sequence[dict[str, Any]]) -> str:
     return markdown(header, cells)
 
 
+def popular(rows: Sequence[dict[str, Any]]) -> str:
+    """One row per model: its sizes, and seconds and peak memory of what was done with it."""
+    header = ["model", "type", "weights", "file MB", "quantized", "answered", "in a tab"]
+    cells = [
+        [
+            row["model"], row["type"], f"{row['weights'] / 1e6:.0f} M", f"{row['file'] / 1e6:.0f}",
+            _spent(*row["quantize"]), _spent(*row["answer"]),
+            row["tab"].get("reason") or _spent(row["tab"]["seconds"], row["tab"]["bytes"]),
+        ]
+        for row in rows
+    ]  # fmt: skip
+    return markdown(header, cells, left=2)
+
+
+def _spent(seconds: float, nbytes: int) -> str:
+    return f"{digits(seconds)} s, {nbytes / 1e6:.0f} MB"
+
+
 def encode(series: Sequence[Series]) -> str:
     """One row per weight format: MB/s of input, counted as F16."""
     rows = []

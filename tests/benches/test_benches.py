@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benches import comparison, governors
+from benches import comparison, governors, tables
 from benches.__main__ import alarm
 from benches.browser.measure import Tab
 from benches.figures import Series, digits, markdown, pytest_json
@@ -19,11 +19,14 @@ from benches.onnx.table import tabs as onnx_tabs
 from benches.peers import table
 from benches.peers.limits import Limits, Work, work_of
 from benches.peers.session import Plan, _take_turn
+from benches.popular.configs import CONFIGS as popular
 from tests.support import wasm
 
 from halfbyte.core.backends.libraries import instruction_sets, library
 from halfbyte.core.backends.native import Kernels
 from halfbyte.device.simulate import GOVERNORS
+from halfbyte.formats.huggingface.names import naming
+from halfbyte.text import architectures
 from halfbyte.text.opening import open_model
 from halfbyte.text.planning import LEVELS, plan
 
@@ -38,6 +41,21 @@ def series(engine: str, test: str, seconds: list[float], threads: int = 1) -> Se
 def cells(text: str, row: int) -> list[str]:
     """Of the row-th line under a table's header."""
     return [cell.strip() for cell in text.splitlines()[2 + row].strip("|").split("|")]
+
+
+def test_models_of_today() -> None:
+    """Their types open, and the table says what a tab refused."""
+    types = architectures.model_types()
+    for config in popular.values():
+        assert naming(config, types).metadata["general.architecture"]
+    row = {
+        "model": "Tiny", "type": "llama", "weights": 10_000_000, "file": 6_200_000,
+        "quantize": [1.25, 90e6], "answer": [0.5, 80e6], "tab": {"reason": "too large"},
+    }  # fmt: skip
+    whole = {**row, "tab": {"seconds": 12.0, "bytes": 70e6}}
+    text = tables.popular([row, whole])
+    assert cells(text, 0)[2:] == ["10 M", "6", "1.25 s, 90 MB", "0.5 s, 80 MB", "too large"]
+    assert cells(text, 1)[-1] == "12 s, 70 MB"
 
 
 @pytest.mark.parametrize("name", ["cost", "governors", "browser.cost"])

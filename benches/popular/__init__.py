@@ -1,0 +1,1 @@
+"""Models of today at their published sizes: whether each opens, and what it takes."""
