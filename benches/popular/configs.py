@@ -136,17 +136,15 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 
-# Repositories of a hub with GGUF files of them, which the page names
-HUB = {
-    "SmolLM2-135M": "bartowski/SmolLM2-135M-Instruct-GGUF",
-    "Gemma 3 270M": "ggml-org/gemma-3-270m-it-GGUF",
-    "LFM2-350M": "LiquidAI/LFM2-350M-GGUF",
-    "ERNIE-4.5-0.3B": "unsloth/ERNIE-4.5-0.3B-PT-GGUF",
-    "Qwen2.5-0.5B": "Qwen/Qwen2.5-0.5B-Instruct-GGUF",
-    "Falcon-H1-0.5B": "tiiuae/Falcon-H1-0.5B-Instruct-GGUF",
-    "Qwen3-0.6B": "Qwen/Qwen3-0.6B-GGUF",
-    "Qwen3.5-0.8B": "ggml-org/Qwen3.5-0.8B-GGUF",
-    "Llama-3.2-1B": "bartowski/Llama-3.2-1B-Instruct-GGUF",
-    "EXAONE-4.0-1.2B": "LGAI-EXAONE/EXAONE-4.0-1.2B-GGUF",
-    "Granite-4.0-H-1B": "ibm-granite/granite-4.0-h-1b-GGUF",
+# Files of them on a hub that the page suggests, with the memory that a tab took for the model
+SUGGESTED = {
+    "SmolLM2-135M": "bartowski/SmolLM2-135M-Instruct-GGUF:Q4_0",
+    "LFM2-350M": "LiquidAI/LFM2-350M-GGUF:Q4_0",
+    "ERNIE-4.5-0.3B": "unsloth/ERNIE-4.5-0.3B-PT-GGUF:Q4_0",
+    "Qwen2.5-0.5B": "Qwen/Qwen2.5-0.5B-Instruct-GGUF:Q4_0",
+    "Falcon-H1-0.5B": "tiiuae/Falcon-H1-0.5B-Instruct-GGUF:Q4_0",
+    "Qwen3-0.6B": "unsloth/Qwen3-0.6B-GGUF:Q4_0",
+    "Qwen3.5-0.8B": "ggml-org/Qwen3.5-0.8B-GGUF:Q4_0",
+    "EXAONE-4.0-1.2B": "LGAI-EXAONE/EXAONE-4.0-1.2B-GGUF:Q4_0",
+    "Granite-4.0-H-1B": "ibm-granite/granite-4.0-h-1b-GGUF:Q4_0",
 }
