@@ -119,8 +119,9 @@ SECTIONS = (
     Section(
         "encode", TEXT, "Encoding",
         "MB/s of input, counted as F16, on one thread: plain rounding, the search of scales that "
-        "`quantize` uses, and the encoders of llama.cpp and of PyPI's gguf (NumPy), which round "
-        "plainly.",
+        "`quantize` uses, and the encoders of llama.cpp, which searches scales of K-quants and IQ "
+        "types and rounds plainly to the others, and of PyPI's gguf (NumPy), which rounds plainly. "
+        "The ratio compares like with like.",
         lambda content: tables.encode(series_of(content)),
     ),
     Section(

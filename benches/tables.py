@@ -48,8 +48,13 @@ def encode(series: Sequence[Series]) -> str:
     rows = []
     for name in dict.fromkeys(s.model for s in series):
         engines = {s.engine: s for s in series if s.model == name}
-        speeds = [digits(s.more["bytes"] / 1e6 / s.median) for s in engines.values()]
-        ratio = engines["plain"].times_as_fast_as(engines["llama.cpp"])
+        speeds = [
+            digits(engines[e].more["bytes"] / 1e6 / engines[e].median) if e in engines else "-"
+            for e in ENCODERS
+        ]
+        theirs = engines["llama.cpp"]
+        ours = engines["search" if theirs.more.get("searches") else "plain"]
+        ratio = ours.times_as_fast_as(theirs)
         rows.append([name, *speeds, f"{ratio:.2f}"])
     return markdown(["type", *ENCODERS.values(), "halfbyte / llama.cpp"], rows)
 

@@ -1,7 +1,7 @@
 """Encoding beside llama.cpp's quantizer and gguf's, on one thread, taking turns.
 
-llama.cpp's encoder is `ggml_quantize_chunk` from PyPI's xllamacpp. All encode the same float32
-rows.
+llama.cpp's encoder is `ggml_quantize_chunk` from PyPI's xllamacpp. It searches scales of K-quants
+and IQ types, and rounds to the others plainly, as gguf does. All encode the same float32 rows.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from benches.figures import Series
 from benches.turns import Contender
 from benches.yardstick import clock_of
 
-from halfbyte.core.backends.native import Kernels
-from halfbyte.weights import FORMATS
+from halfbyte.quantize.encode import Codec
+from halfbyte.weights import FORMATS, ScaledFormat
 
-ROWS, COLUMNS = 2048, 2048
+ROWS, COLUMNS = 512, 2048  # a slice of the quantizer
+NAMES = [name for name, format_ in FORMATS.items() if issubclass(format_, ScaledFormat)]
 
 
 def llama_cpp(name: str, x: np.ndarray) -> Callable[[], None]:
@@ -40,22 +41,18 @@ def llama_cpp(name: str, x: np.ndarray) -> Callable[[], None]:
     return lambda: function(kind, x.ctypes.data, out.ctypes.data, 0, ROWS, COLUMNS, None)
 
 
-def ours(name: str, x: np.ndarray, *, search: bool) -> Callable[[], None]:
+def ours(name: str, x: np.ndarray, *, search: bool) -> Callable[[], object]:
     """halfbyte's encoder, plain or with the search of scales."""
-    kernels = Kernels()
-    out = np.empty((ROWS, FORMATS[name].row_bytes(COLUMNS)), np.uint8)
-    arguments = {"w": out, "x": x, "n": ROWS, "k": COLUMNS}
+    codec, format_ = Codec(), FORMATS[name]
+    importance = np.ones(COLUMNS, np.float32)
+    assert issubclass(format_, ScaledFormat)
     if search:
-        arguments |= {
-            "error": np.empty((ROWS, 2), np.float32),
-            "importance": np.ones(COLUMNS, np.float32),
-        }
-    kernel = f"encode_search_{name.lower()}" if search else f"encode_{name.lower()}"
-    return lambda: kernels.call(kernel, **arguments)
+        return lambda: codec.search(format_, x, importance)
+    return lambda: codec.encode(format_, x)
 
 
 @pytest.mark.short
-@pytest.mark.parametrize("name", ["Q4_0", "Q8_0"])
+@pytest.mark.parametrize("name", NAMES)
 def bench_encode(bench: Bench, name: str) -> None:
     x = np.random.default_rng(0).standard_normal((ROWS, COLUMNS), np.float32)
     kind = gguf.GGMLQuantizationType[name]
@@ -63,9 +60,11 @@ def bench_encode(bench: Bench, name: str) -> None:
         "plain": ours(name, x, search=False),
         "search": ours(name, x, search=True),
         "llama.cpp": llama_cpp(name, x),
-        "gguf": lambda: gguf.quants.quantize(x, kind),
     }
-    more = {"bytes": 2 * x.size}  # as in a file in F16
+    searches = name.startswith("IQ") or name.endswith("K")
+    if not searches:
+        calls["gguf"] = lambda: gguf.quants.quantize(x, kind)
+    more = {"bytes": 2 * x.size, "searches": searches}  # as in a file in F16
     bench.measure(
         [
             Contender(Series(name, engine, "encode", more=dict(more)), call, clock=clock_of(1))
