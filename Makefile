@@ -113,6 +113,7 @@ judge: $(VENV)/.installed-dev
 	@[ -x $(VENV)-judge/bin/python ] || $(BIN)/python -m venv $(VENV)-judge
 	@$(VENV)-judge/bin/python -m pip install --quiet --editable ".[judge]"
 	@$(VENV)-judge/bin/python -m tests.judges.architectures
+	@$(VENV)-judge/bin/python -m tests.judges.adapters
 	@$(VENV)-judge/bin/python -m tests.judges.encoders
 	@$(VENV)-judge/bin/python -m tests.judges.onnx_models
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +41,7 @@ from halfbyte.quantize.recipe import (
 )
 from halfbyte.quantize.report import Report, Row, decibels
 from halfbyte.text import architectures
+from halfbyte.text.adapters import merged
 from halfbyte.text.opening import open_model
 from halfbyte.weights import ScaledFormat, Tensor
 
@@ -67,6 +68,7 @@ def quantize_file(
     rtn: bool = False,
     pure: bool = False,
     requantize: bool = False,
+    lora: Mapping[str | os.PathLike[str], float] | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Report:
@@ -93,6 +95,8 @@ def quantize_file(
         Accept models with tensors coarser than Q8_0, whose errors add up. Nothing is equalized
         then, and tensors that have their type already are copied. Folders that were trained for
         four bits (GPTQ, AWQ) are accepted without it: their matrices keep their values.
+    lora : mapping of path to float, optional
+        Adapters and their scales, which are merged into the matrices before these are encoded.
     threads : int, optional
         Threads for encoding; by default one per fast core.
     progress : callable, optional
@@ -108,9 +112,11 @@ def quantize_file(
     type = canonical(type)
     file = open_model(path, tokenizer)
     target = Path(output) if output is not None else default_output(file.path, type)
-    refuse_to_replace(target, *_inputs(file), tokenizer)
+    refuse_to_replace(target, *_inputs(file), tokenizer, *(lora or ()))
     exact = file.path.is_dir() and not requantize
     _check_tensors(file, accepted=requantize or exact)
+    if lora:
+        file = merged(file, lora)
     choices = choose(file, type, keep, pure=pure, exact=exact)
     codec = Codec(default_threads() if threads is None else threads)
     try:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from numbers import Real
 from typing import Any, NoReturn
 
-from halfbyte.errors import ArgumentTypeError
+from halfbyte.errors import ArgumentTypeError, HalfbyteError
 
 
 def check_keywords(function: str, names: Mapping[str, Any], known: Collection[str]) -> None:
@@ -33,6 +33,13 @@ def integer(name: str, value: Any) -> int:
 def number(name: str, value: Any) -> float:
     """The value, if it is a number."""
     return float(value) if isinstance(value, Real) else refuse(name, "a number", value)
+
+
+def finite(name: str, value: Any) -> float:
+    """The value, if it is a number that is finite in float32."""
+    if not abs(number(name, value)) < 2.0**128:
+        raise HalfbyteError(f"{name}: expected a finite number, found {value}")
+    return float(value)
 
 
 def text(name: str, value: Any) -> str:

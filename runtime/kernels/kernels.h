@@ -223,6 +223,14 @@ EXPERTS(matmul_experts_int8, 1, IN(f32, xd) IN(i8, xq) IN(i16, xs))
 KERNEL(sum_experts, a->n, 1, a->u * a->d * 4,
        OUT(f32, y) IN(f32, z) IN(f32, weights) IN(i32, places) INT(n) INT(u) INT(d))
 
+/* ---- linear/low_rank.inc ---- */
+
+/* y[n, m] += d[m / 16] scale sum_k t[n, offset + k] b[m / 16, k, m % 16] for k < r, in the order of k; a
+ * row of t has c numbers. Products are rounded before they are added. */
+KERNEL(add_low_rank, (a->m + 15) / 16, 4, a->n * a->r * 16,
+       OUT(f32, y) IN(i8, b) IN(f32, d) IN(f32, t) IN(f32, scale) INT(n) INT(m) INT(r) INT(c)
+       INT(offset))
+
 #ifndef HB_TEXT_ONLY
 /* ---- linear/panels.inc ---- */
 

@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from tests.browser.conftest import TABLES, Python
 from tests.browser.workers_end import WORKERS_END
+from tests.text import adapters
 
 import halfbyte
 
@@ -373,6 +374,36 @@ a.close(), c.close()
 [crews, first == mixed, first[1] == first[2], last == [first[0], first[2]]]
 """
     assert python.run(code) == [2, True, True, True]
+
+
+@in_worker
+def test_adapters(python: Python, models: Path, tmp_path: Path) -> None:
+    """In the heap and in the memory that threads share: the same texts as natively."""
+    names = [f"blk.{layer}.{part}.weight" for layer in (0, 2) for part in ("attn_q", "ffn_down")]
+    with halfbyte.load(models / "Q4_0.gguf") as model:
+        shapes = {name: model.file.tensors[name].shape for name in names}
+    path = adapters.write_gguf_adapter(tmp_path / "a.gguf", adapters.changes_of(shapes, 4), 4.0)
+    code = f"""
+import base64, halfbyte
+from pathlib import Path
+Path("/tmp/a.gguf").write_bytes(base64.b64decode("{base64.b64encode(path.read_bytes()).decode()}"))
+texts = []
+for threads in (1, 2):
+    model = await halfbyte.load_url(
+        "/models/Q4_0.gguf", keep=False, threads=threads, lora={{"/tmp/a.gguf": 1.0}}
+    )
+    for scale in (1, 0.5, 0):
+        texts.append(model.adapter("a", scale).generate("Tom", max_tokens=15, temperature=0))
+    model.close()
+texts
+"""
+    with halfbyte.load(models / "Q4_0.gguf", lora={path: 1.0}) as model:
+        expected = [
+            model.adapter("a", scale).generate("Tom", max_tokens=15, temperature=0)
+            for scale in (1, 0.5, 0)
+        ]
+    assert len(set(expected)) == 3
+    assert python.run(code) == 2 * expected
 
 
 @in_worker

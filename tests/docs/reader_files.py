@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 from PIL import Image
 from tests.formats.folders import tokenizer_json, write_folder, write_json
+from tests.text import adapters
 from tests.text.chat.models import sentencepiece
 from tests.text.encoders import encoders
 from tools.onnx_models import make, save
 
 from halfbyte.quantize import quantize_file, quantize_onnx
 from halfbyte.quantize.onnx import Options
+from halfbyte.text.opening import open_model
 
 TOKENS = ("input_ids", "attention_mask", "token_type_ids")
 
@@ -31,6 +33,11 @@ def write_files(folder: Path, storyteller: Path) -> None:
 def _write_language_models(folder: Path, storyteller: Path) -> None:
     quantize_file(storyteller, "fp16", folder / "model.gguf")
     quantize_file(storyteller, "int4", folder / "model-int4.gguf")
+    names = [f"blk.{layer}.attn_q.weight" for layer in range(2)]
+    shapes = {
+        n: t.shape for n, t in open_model(folder / "model.gguf").tensors.items() if n in names
+    }
+    adapters.write_gguf_adapter(folder / "pirate.gguf", adapters.changes_of(shapes, 4))
     sentencepiece(folder / "instruct.gguf")
     (folder / "path/to").mkdir(parents=True)
     encoders.write(folder / "path/to/all-MiniLM-L6-v2", "bert")

@@ -22,22 +22,33 @@ import halfbyte
 BOUND = 1e-4  # of the largest logit
 
 
-def reference(name: str) -> tuple[dict[str, list[int]], models.F32Array]:
-    """Shapes of all tensors and logits [tokens, vocabulary] by `transformers`, in float32."""
+def built(name: str) -> torch.nn.Module:
+    """The model by `transformers`, in float32, with our weights."""
     values = models.config(name)
     config = transformers.AutoConfig.for_model(**values)
     config._attn_implementation = "eager"
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
-    shapes = {n: list(t.shape) for n, t in model.state_dict().items()}
+    shapes = shapes_of(model)
     own = {n: torch.from_numpy(models.values(f"{name}/{n}", tuple(s))) for n, s in shapes.items()}
     if config.tie_word_embeddings:
         head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
         of = {id(module): f"{n}.weight" for n, module in model.named_modules()}
         own[of[id(head)]] = own[of[id(embedding)]]
     model.load_state_dict(own)
+    return model
+
+
+def shapes_of(model: torch.nn.Module) -> dict[str, list[int]]:
+    """Shapes of a model's tensors."""
+    return {n: list(t.shape) for n, t in model.state_dict().items()}
+
+
+def reference(name: str) -> tuple[dict[str, list[int]], models.F32Array]:
+    """Shapes of all tensors and logits [tokens, vocabulary] by `transformers`, in float32."""
+    model = built(name)
     with torch.no_grad():
         logits = model(torch.tensor([models.ids(name)])).logits[0]
-    return shapes, np.asarray(logits)
+    return shapes_of(model), np.asarray(logits)
 
 
 def main() -> int:

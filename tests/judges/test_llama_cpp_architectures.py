@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -36,8 +38,9 @@ GELU = (
 
 
 def log_probabilities(
-    path: Path, ids: list[int], lengths: list[int], vocabulary: int = VOCABULARY
-) -> F64:
+    path: Path, ids: list[int], lengths: list[int], vocabulary: int = VOCABULARY,
+    adapters: Mapping[Path, float] = MappingProxyType({}),
+) -> F64:  # fmt: skip
     """llama.cpp's log-probabilities after texts of these lengths, [lengths, vocabulary]."""
     parameters = xllamacpp.CommonParams()
     parameters.model.path = str(path)
@@ -46,6 +49,9 @@ def log_probabilities(
     parameters.cpuparams.n_threads = 1
     parameters.cache_type_k = parameters.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
     parameters.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
+    parameters.lora_adapters = [
+        xllamacpp.CommonAdapterLoraInfo(str(file), scale) for file, scale in adapters.items()
+    ]
     server = xllamacpp.Server(parameters)
     logs = np.full((len(lengths), vocabulary), -np.inf)
     for row, length in zip(logs, lengths, strict=True):

@@ -84,10 +84,31 @@ def add_execution(parser: argparse.ArgumentParser) -> None:
         "--level", choices=LEVELS,
         help="presets that need less and less memory; see `halfbyte fit`",
     )  # fmt: skip
+    add_lora(parser)
     parser.add_argument(
         "--memory-budget", type=size, metavar="SIZE",
         help="use at most this much memory, such as 256MB: weights that do not fit are streamed",
     )  # fmt: skip
+
+
+def add_lora(parser: argparse._ActionsContainer, use: str = "and how much of it to use") -> None:
+    """Add the option `--lora`."""
+    parser.add_argument(
+        "--lora", type=adapter, action="append", default=[], metavar="FILE[=SCALE]",
+        help=f"an adapter of the model, in GGUF or a folder of PEFT, {use} (SCALE: 1 by default); "
+        "may be repeated",
+    )  # fmt: skip
+
+
+def adapter(text: str) -> tuple[Path, float]:
+    """The file and the scale of an adapter: FILE or FILE=SCALE."""
+    file, equals, scale = text.rpartition("=")
+    try:
+        return (Path(file), float(scale)) if equals else (Path(text), 1.0)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: expected a file and a number, as in pirate.gguf=0.5"
+        ) from None
 
 
 def add_backend(parser: argparse._ActionsContainer) -> None:
@@ -145,6 +166,7 @@ def check_threads(threads: Sequence[int]) -> None:
 def given_settings(options: argparse.Namespace) -> Given:
     """The settings that were given; others are the level's, or the defaults."""
     values = {key: getattr(options, key, None) for key in Given.__annotations__}
+    values["lora"] = dict(getattr(options, "lora", ())) or None
     values["passes"] = False if getattr(options, "passes", "on") == "off" else None
     return cast(Given, {key: value for key, value in values.items() if value not in (None, "auto")})
 
@@ -164,7 +186,7 @@ def size(text: str) -> int:
 ARGUMENTS = {
     "batch": "--batch", "cache": "--cache", "context": "--context", "draws": "--draws",
     "frequency_penalty": "--frequency-penalty", "length_penalty": "--length-penalty",
-    "level": "--level", "logit_bias": "--logit-bias", "max_tokens": "-n",
+    "level": "--level", "logit_bias": "--logit-bias", "lora": "--lora", "max_tokens": "-n",
     "memory_budget": "--memory-budget", "min_p": "--min-p", "num_beams": "--beams",
     "presence_penalty": "--presence-penalty", "repetition_penalty": "--repetition-penalty",
     "seed": "--seed", "stop": "--stop", "temperature": "--temp", "threads": "--threads",

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from halfbyte.cli.common import add_debug, useful_threads
+from halfbyte.cli.common import add_debug, add_lora, useful_threads
 from halfbyte.cli.parser import Parser, numbers, whole
 from halfbyte.cli.pull import located
 from halfbyte.cli.replacing import add_force, is_own_gguf, is_own_json, is_own_onnx, may_replace
@@ -34,6 +34,7 @@ EXAMPLES = (
     "quantize model.gguf --int4 --keep '*.ffn_down.weight=Q8_0' --json report.json --force",
     "quantize model-q8_0.gguf --int4 --requantize --pure --rtn --verbose --threads 2",
     "quantize stories.bin --bf16 --tokenizer tokenizer.bin",
+    "quantize model.gguf --int4 --lora pirate.gguf=0.5 -o pirate-int4.gguf",
     "quantize encoder.onnx --int8                    writes encoder-int8.onnx",
     "quantize encoder.onnx --int8 --dynamic --per-channel",
     "quantize encoder.onnx --int8 --attention floats --external --no-compare",
@@ -122,6 +123,7 @@ def make_parser() -> Parser:
     parser.add_argument(
         "--rtn", action="store_true", help="round to nearest: no search for scales, no equalization"
     )
+    add_lora(parser, "merged into the weights before they are quantized")
     _add_onnx(parser)
     parser.add_argument("--json", type=Path, metavar="REPORT", help="write the report as JSON")
     add_force(parser)
@@ -192,7 +194,8 @@ def run(arguments: Sequence[str]) -> int:
     options.model = located(options.model)
     onnx = is_onnx_file(options.model)
     output = options.output or default_output(options.model, options.kind, _SUFFIXES[onnx])
-    refuse_to_replace(output, options.model, options.tokenizer, *_beside(options.model))
+    adapters = [path for path, _ in options.lora]
+    refuse_to_replace(output, options.model, options.tokenizer, *adapters, *_beside(options.model))
     is_own = is_own_onnx if onnx else is_own_gguf
     may_replace(output, is_own, force=options.force, option="--output")
     if options.json:
@@ -237,6 +240,7 @@ def _quantize_gguf(options: argparse.Namespace, bar: Bar) -> Report:
         rtn=options.rtn,
         pure=options.pure,
         requantize=options.requantize,
+        lora=dict(options.lora),
         threads=useful_threads(options.threads),
         progress=bar,
     )
@@ -245,6 +249,8 @@ def _quantize_gguf(options: argparse.Namespace, bar: Bar) -> Report:
 def _quantize_onnx(options: argparse.Namespace, bar: Bar) -> Report:
     if options.tokenizer is not None:
         raise HalfbyteError(f"{options.model}: --tokenizer is for llama2.c models")
+    if options.lora:
+        raise HalfbyteError(f"{options.model}: --lora is for language models")
     numbers = {"mean": options.mean, "std": options.std}
     chosen = Options(
         type=options.kind,

@@ -29,6 +29,7 @@ _EXAMPLES = (
     "halfbyte run model.gguf Once --level basic --weights mapped",
     "halfbyte run model.gguf Once --threads 2 --backend native-avx2 --profile",
     "halfbyte run model.gguf Once --passes off --activations float",
+    "halfbyte run model.gguf 'Who are you?' --lora pirate.gguf --lora folder-of-peft=0.5",
     "halfbyte run stories.bin Once --tokenizer tokenizer.bin",
     "halfbyte run classifier.onnx --input picture.bmp --mean 0.5,0.5,0.5 --std 0.5,0.5,0.5",
     "halfbyte run classifier.onnx --input picture.bmp --scale 1 --bgr",

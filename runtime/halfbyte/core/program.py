@@ -23,6 +23,8 @@ from halfbyte.errors import ProgramError, printable
 from halfbyte.formats.derived import converted
 from halfbyte.weights import F32, Tensor
 
+ADAPTERS = "adapters"  # an input: how much of each adapter is used; see `passes.adapt`
+SKIPPED = "@"  # in names of sizes: "n@0" is n in runs that use adapter 0, otherwise 0
 _MAX_LINE = 1 << 16  # characters of an instruction in a dump
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -97,7 +97,7 @@ class Test:
     def bytes_per_token(self) -> float:
         """Bytes that the program moves per token, in the middle of the test."""
         n = min(self.count, self.model.program.sizes["n"].maximum) if self.kind == "pp" else 1
-        registers = {"n": n, "position": self.count // 2, "rows": 1}
+        registers = self.model.registers(n, self.count // 2, 1)
         moved = sum(i.bytes_moved(registers) for i in self.model.program.instructions)
         return moved / n
 
@@ -143,6 +143,7 @@ def measure(
     backend: str = "native",
     context: int | None = None,
     cache: str = "auto",
+    lora: Mapping[str | os.PathLike[str], float] | None = None,
 ) -> Report:
     """Measure a model as the module says; raises HalfbyteError if a test does not fit."""
     if repetitions < 1:
@@ -151,8 +152,9 @@ def measure(
     models = []
     for count in threads:
         model = load(
-            path, tokenizer=tokenizer, threads=count, backend=backend, context=context, cache=cache
-        )
+            path, tokenizer=tokenizer, threads=count, backend=backend, context=context, cache=cache,
+            lora=lora or {},
+        )  # fmt: skip
         models.append(model)
         tests += [Test(model, "pp", p) for p in prompts]
         tests += [Test(model, "tg", n) for n in decodes]

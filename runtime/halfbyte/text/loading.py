@@ -99,6 +99,9 @@ def load(
         Bytes that the process may take, the interpreter included, which counts with a fixed figure
         if nothing large was imported before. Weights "auto" are packed if they fit, otherwise
         streamed; if nothing fits, loading fails. Beam search may use what the plan leaves.
+    lora : mapping of path to float, optional
+        Adapters, in llama.cpp's GGUF format or folders of PEFT, and their scales, such as
+        ``{"pirate.gguf": 1.0}``; :meth:`LanguageModel.adapter` changes scales.
 
     Raises
     ------
@@ -276,7 +279,12 @@ def load_file(
     )
     tokenizer = from_metadata(file)
     ready = _ready(file, chosen, backend, threads, memory_budget)
-    return LanguageModel(file, tokenizer, *ready)
+    model = LanguageModel(file, tokenizer, *ready)
+    if chosen.lora:
+        from halfbyte.text.adapters import names_of
+
+        model.scales = names_of(chosen.lora)
+    return model
 
 
 def load_encoder(
@@ -361,6 +369,12 @@ def _settings(
     for name, value in ({**counts, **given}).items():
         if name in counts and value is not None:
             arguments.integer(name, value)
+    if not given.get("lora"):
+        given.pop("lora", None)
+    else:
+        from halfbyte.text.adapters import check_files  # which a page of text goes without
+
+        given["lora"] = check_files(given["lora"])
     return settings_of(level, given)
 
 

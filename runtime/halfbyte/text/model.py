@@ -166,6 +166,39 @@ class LanguageModel(TokenModel):
     def _chat(self) -> Chat:
         return Chat(self)
 
+    def adapter(self, name: str, scale: float = 1.0) -> LanguageModel:
+        """This model with another scale of one of its adapters; 0 switches it off.
+
+        Both share weights, memory and turns, and switching takes no time: any number of texts may
+        be generated with different adapters, in turn, and each is the same as by itself. Tokens
+        that were read with other scales are not reused. Only closing the loaded model frees memory.
+
+        Parameters
+        ----------
+        name : str
+            The name of an adapter's folder, or of its file without the ending.
+        scale : float
+            Multiplies what the adapter adds.
+
+        Raises
+        ------
+        HalfbyteError
+            The model was loaded without such an adapter, or the scale is not finite.
+        """
+        if arguments.text("name", name) not in self.scales:
+            known = ", ".join(map(repr, self.scales)) or "none"
+            raise HalfbyteError(
+                f"{self.path}: adapter {name!r}: expected one of those loaded with `lora`: {known}"
+            )
+        other = object.__new__(type(self))
+        vars(other).update(vars(self))
+        vars(other).pop("_chat", None)
+        other._original, other.scales = (
+            False,
+            {**self.scales, name: arguments.finite("scale", scale)},
+        )
+        return other
+
     def perplexity(self, text: str) -> float:
         """exp of a text's mean loss per token (may be infinite); see `token_losses`."""
         ids = self.tokenizer.encode(arguments.text("text", text))

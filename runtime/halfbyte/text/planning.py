@@ -6,8 +6,9 @@ packing returns another program.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypedDict
 
@@ -44,6 +45,7 @@ class Settings:
     passes: bool = True
     activations: str = "int8"
     max_context: int = DEFAULT_CONTEXT
+    lora: Mapping[str | os.PathLike[str], float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.batch < 1:
@@ -74,6 +76,7 @@ class Given(TypedDict, total=False):
     weights: str
     passes: bool
     activations: str
+    lora: Mapping[str | os.PathLike[str], float]
 
 
 def settings_of(level: str | None, overrides: Given) -> Settings:
@@ -209,6 +212,10 @@ def capture_model(
             )
     if encodes and "logits" in program.outputs:
         return _without_head(file, program)
+    if settings.lora:
+        from halfbyte.text.adapters import adapted  # which a page of text goes without
+
+        program = adapted(program, file, settings.lora)
     if not encodes and "hidden" in program.outputs:
         name = metadata.text(file, "general.architecture")
         raise UnsupportedError(

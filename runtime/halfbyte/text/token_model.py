@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from halfbyte.core.backends import open_program
 from halfbyte.core.buffer import Kind
 from halfbyte.core.profiling import Profile
-from halfbyte.core.program import Program
+from halfbyte.core.program import ADAPTERS, SKIPPED, Program
 from halfbyte.core.turns import Turn, Turns
 from halfbyte.download.threads import remember
 from halfbyte.errors import ArgumentTypeError, HalfbyteError
@@ -28,6 +28,14 @@ from halfbyte.weights import F32Array, Tensor
 
 _CHECK_SECONDS = 0.01  # between checks of mapped files while a text is generated
 _SCANNED = 1 << 20  # weights that are decoded at once in search of one that is not finite
+
+
+@dataclass
+class _Shared:
+    """What models that share a context know of it, beside the tokens."""
+
+    text: object = None  # identifies the text that the tokens belong to
+    scales: Mapping[str, float] = field(default_factory=dict)  # with which they were read
 
 
 class TokenModel:
@@ -51,6 +59,8 @@ class TokenModel:
         The tokens in the context.
     room : float
         Bytes of the memory budget that the plan leaves; infinite without a budget.
+    scales : mapping of str to float
+        How much of each adapter is used, by name.
     """
 
     def __init__(
@@ -70,7 +80,9 @@ class TokenModel:
         self._logits: F32Array = self.executable.array(program.outputs["logits"])
         self._sizes = {name: size.maximum for name, size in program.sizes.items()}
         self.tokens: list[int] = []
-        self.text: object = None  # identifies the text that the tokens belong to
+        self.scales: Mapping[str, float] = {}
+        self._shared = _Shared()
+        self._original = True
         self._states = [b for b in program.buffers if b.kind is Kind.STATE]
         closed = f"{file.path}: the model is closed"
         self._turns = Turns(lambda: HalfbyteError(closed))
@@ -83,6 +95,15 @@ class TokenModel:
     def path(self) -> Path:
         """The file this model was loaded from."""
         return self.file.path
+
+    @property
+    def text(self) -> object:
+        """Identifies the text that the tokens belong to."""
+        return self._shared.text
+
+    @text.setter
+    def text(self, text: object) -> None:
+        self._shared.text = text
 
     @property
     def context(self) -> int:
@@ -119,7 +140,8 @@ class TokenModel:
         """Begin a text, keeping the tokens that it has in common with the context.
 
         Logits do not depend on how tokens arrive, so this changes nothing but the time. If layers
-        keep a state, tokens are kept only if the text continues all of them.
+        keep a state, tokens are kept only if the text continues all of them. None are kept that
+        were read with other scales of adapters.
 
         Returns
         -------
@@ -131,7 +153,7 @@ class TokenModel:
         with self.exclusive():
             pairs = enumerate(zip(self.tokens, ids[:limit], strict=False))
             kept = next((i for i, (old, new) in pairs if old != new), min(len(self.tokens), limit))
-            self.forget(kept)
+            self.forget(kept if self.scales == self._shared.scales else 0)
             self.text, self._checked = None, 0.0
             return self.position
 
@@ -168,6 +190,7 @@ class TokenModel:
         """`feed` for a caller that has the turn."""
         tokens = np.asarray(ids, np.int32)
         self._check(tokens, rows)
+        self._set_scales()
         if self._maps:
             self._check_files(len(tokens))
         first = len(tokens) - rows  # the first token whose logits are returned
@@ -178,7 +201,7 @@ class TokenModel:
             count = min(count, max(first - done, 0) + self._sizes["rows"])
             wanted = max(0, done + count - max(first, done))
             self._ids[:count] = tokens[done : done + count]
-            self._run({"n": count, "position": self.position, "rows": wanted})
+            self._run(self.registers(count, self.position, wanted))
             self.tokens += tokens[done : done + count].tolist()
             done += count
             if out is not None and wanted:
@@ -189,6 +212,20 @@ class TokenModel:
         if not math.isfinite(total):
             self._explain(logits)
         return logits
+
+    def _set_scales(self) -> None:
+        """Use the adapters as `scales` say."""
+        if self.scales == self._shared.scales:
+            return
+        if self.tokens:
+            raise HalfbyteError(
+                f"{self.path}: the context holds {self.position} tokens that were read with "
+                f"adapters {self._shared.scales}, expected {dict(self.scales)}: rewind it first"
+            )
+        array = self.executable.array(self.program.inputs[ADAPTERS])
+        scales = np.array([*self.scales.values()], np.float32)
+        array[...] = np.repeat(scales[:, None], array.shape[1], axis=1)
+        self._shared.scales = dict(self.scales)
 
     def _check_files(self, tokens: int) -> None:
         """Raise `FormatError` if a file that weights are read from was changed in place."""
@@ -216,6 +253,16 @@ class TokenModel:
                     f"finite numbers, found {state[~np.isfinite(state)][0]}"
                 )
         raise HalfbyteError(f"{self.path}: expected finite logits, found {logits.max()}")
+
+    def registers(self, n: int, position: int, rows: int) -> dict[str, int]:
+        """The sizes of a run of the program; those of adapters that are not used are 0."""
+        registers = {"n": n, "position": position, "rows": rows}
+        scales = [*self.scales.values()]
+        for name in self._sizes:
+            size, skipped, adapter = name.partition(SKIPPED)
+            if skipped:
+                registers[name] = registers[size] if scales[int(adapter)] else 0
+        return registers
 
     def _run(self, registers: dict[str, int]) -> None:
         try:
@@ -276,8 +323,11 @@ class TokenModel:
     def close(self) -> None:
         """Stop threads, free memory and unmap the file.
 
-        If another thread is in a step, wait for it to end; its text ends with an error.
+        If another thread is in a step, wait for it to end; its text ends with an error. Closing
+        what :meth:`LanguageModel.adapter` returned does nothing.
         """
+        if not self._original:
+            return
         self._turns.close()
         self.executable.close()
         self.file.close()

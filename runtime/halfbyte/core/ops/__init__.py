@@ -51,6 +51,7 @@ from halfbyte.core.ops.linear import (
     matmul_int8,
     range_from,
 )
+from halfbyte.core.ops.low_rank import add_low_rank
 from halfbyte.core.ops.move import concat_part, move
 from halfbyte.core.ops.norm import layer_norm, rms_norm
 from halfbyte.core.ops.operator import FUSED, OPERATORS, Operator, operator
@@ -85,6 +86,7 @@ __all__ = [
     "Operand",
     "Operator",
     "add",
+    "add_low_rank",
     "add_quantized",
     "attention",
     "attention_int8",

@@ -49,11 +49,10 @@ def pack_panels(w: F32) -> F32:
     return packed
 
 
-def _rows(w: F32, m: int) -> F32:
-    """The inverse of `pack_panels`, for panels [..., g, k, 16]: [..., m, k]."""
+def unpack_panels(w: npt.NDArray[Any], m: int) -> npt.NDArray[Any]:
+    """The inverse of `pack_panels`, for panels [..., g, k, 16] of any type: [..., m, k]."""
     rows = w.swapaxes(-1, -2)
-    joined: F32 = rows.reshape(*w.shape[:-3], w.shape[-3] * PANEL, w.shape[-2])[..., :m, :]
-    return joined
+    return rows.reshape(*w.shape[:-3], w.shape[-3] * PANEL, w.shape[-2])[..., :m, :]
 
 
 def activated(y: F32, activation: int) -> F32:
@@ -87,7 +86,7 @@ def matmul_panels(
     Source: ONNX Gemm (opset 13) and MatMul with a constant second operand; ONNX Runtime's FusedGemm
     for the activation, its FusedConv for the order of residual and activation.
     """
-    y: F32 = (x @ _rows(w, len(bias)).T + bias).astype(np.float32, copy=False)
+    y: F32 = (x @ unpack_panels(w, len(bias)).T + bias).astype(np.float32, copy=False)
     return activated(y if r is None else r + y, activation)
 
 
@@ -171,4 +170,4 @@ def matmul_batched(
     right = walked(
         w.reshape(-1), (outer, inner, g, k, PANEL), (w_outer, w_inner, k * PANEL, PANEL, 1)
     )
-    return np.ascontiguousarray(left @ _rows(right, m).swapaxes(2, 3), np.float32)
+    return np.ascontiguousarray(left @ unpack_panels(right, m).swapaxes(2, 3), np.float32)

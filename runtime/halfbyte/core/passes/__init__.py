@@ -10,7 +10,7 @@ from halfbyte.core.passes.plan_memory import plan_memory
 from halfbyte.core.passes.quantize_activations import quantize_activations
 from halfbyte.core.passes.quantize_attention import quantize_attention
 from halfbyte.core.passes.stream_weights import stream_weights
-from halfbyte.core.program import Program
+from halfbyte.core.program import ADAPTERS, Program
 from halfbyte.formats.reading import Reader
 
 __all__ = [
@@ -38,4 +38,8 @@ def optimize(
     program = fuse(program)
     if int8_activations:
         program = quantize_attention(program)
+    if ADAPTERS in program.inputs:
+        from halfbyte.core.passes.adapt import skip_unused  # which a page of text goes without
+
+        program = skip_unused(program)
     return plan_memory(program)
