@@ -14,7 +14,7 @@ from tests.text.architectures.test_folders import write
 import halfbyte
 from halfbyte import LanguageModel
 from halfbyte.cli import main, quantize
-from halfbyte.errors import HalfbyteError
+from halfbyte.errors import HalfbyteError, UnsupportedError
 from halfbyte.quantize import quantize_file
 from halfbyte.text.opening import open_model
 
@@ -288,12 +288,13 @@ def test_what_is_no_adapter(folder: Path, tmp_path: Path) -> None:
 
 
 def test_names_follow_from_metadata(tmp_path: Path) -> None:
-    """An adapter of PEFT fits GGUF files of all architectures, or is refused."""
+    """An adapter of PEFT fits GGUF files of all architectures; layers with states are refused."""
     from halfbyte.formats.huggingface.adapter import naming_of
     from halfbyte.formats.huggingface.names import naming
     from halfbyte.text import architectures
 
     translators = architectures.model_types()
+    refused = set()
     for name in models.CONFIGS:
         names = naming(models.config(name), translators)
 
@@ -301,9 +302,15 @@ def test_names_follow_from_metadata(tmp_path: Path) -> None:
             metadata["general.name"] = models.config(name)["model_type"]
 
         file = open_model(models.write(tmp_path / f"{name}.gguf", name, change=call))
-        own = naming_of(file, translators)
-        for source, shape in models.read_golden(name)[0].items():
-            if len(shape) == 2:
-                pairs = [n.rename(source) for n in (names, own)]
-                ours, theirs = (pair and (pair[0], pair[1].name) for pair in pairs)
-                assert ours == theirs, name
+        sources = [n for n, shape in models.read_golden(name)[0].items() if len(shape) == 2]
+        try:
+            own = naming_of(file, translators)
+            found = [own.rename(source) for source in sources]
+        except UnsupportedError:
+            refused.add(name)
+            continue
+        for source, theirs in zip(sources, found, strict=True):
+            ours = names.rename(source)
+            assert (ours and (ours[0], ours[1].name)) == (theirs and (theirs[0], theirs[1].name))
+    hybrids = {n for n in models.CONFIGS if n.startswith(("granitemoehybrid", "qwen3_5"))}
+    assert refused == hybrids | {"falcon_h1", "mamba", "mamba2", "qwen3_next"}

@@ -185,7 +185,10 @@ _SIZES = {
     ),
 }  # fmt: skip
 # Those that the order of rows depends on
-_ORDERS = ("attention.head_count", "attention.head_count_kv", "attention.key_length")
+_ORDERS = (
+    "attention.head_count", "attention.head_count_kv", "attention.key_length",
+    "ssm.group_count", "ssm.inner_size", "ssm.state_size", "ssm.time_step_rank",
+)  # fmt: skip
 
 
 def _config(model: ModelFile, architecture: str) -> dict[str, Any]:
