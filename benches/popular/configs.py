@@ -145,6 +145,7 @@ SUGGESTED = {
     "Falcon-H1-0.5B": "tiiuae/Falcon-H1-0.5B-Instruct-GGUF:Q4_0",
     "Qwen3-0.6B": "unsloth/Qwen3-0.6B-GGUF:Q4_0",
     "Qwen3.5-0.8B": "ggml-org/Qwen3.5-0.8B-GGUF:Q4_0",
+    "Llama-3.2-1B": "bartowski/Llama-3.2-1B-Instruct-GGUF:Q4_0",
     "EXAONE-4.0-1.2B": "LGAI-EXAONE/EXAONE-4.0-1.2B-GGUF:Q4_0",
     "Granite-4.0-H-1B": "ibm-granite/granite-4.0-h-1b-GGUF:Q4_0",
 }

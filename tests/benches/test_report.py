@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from pathlib import Path
 
 import pytest
 from benches import builds, readme, report
 from benches.figures import Series, command_of, pytest_json, series_of, write_json, zen_generation
+from benches.popular.configs import SUGGESTED
 
 HINT = "run `make report`: the page is written from benches/results/, not by hand"
 
@@ -25,6 +28,15 @@ def test_every_file_of_results_is_of_a_bench(repository: Path) -> None:
     for name, content in report.read_results().items():
         module = report.BENCHES[name].split()[0]
         assert content["command"].split()[:3] == ["python", "-m", module]
+
+
+def test_the_page_suggests_models_with_their_memory(repository: Path) -> None:
+    """As measured, rounded up."""
+    page = (repository / "web/page/index.html").read_text(encoding="utf-8")
+    shown = re.findall(r'<option value="([^"]+)">([\d.]+) GB of memory<', page)
+    rows = {row["model"]: row["tab"]["bytes"] for row in report.read_results()["popular"]["rows"]}
+    expected = {file: f"{math.ceil(rows[n] / 1e8) / 10:.1f}" for n, file in SUGGESTED.items()}
+    assert dict(shown) == expected
 
 
 def test_readme_has_few_rows() -> None:
