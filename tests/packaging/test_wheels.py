@@ -40,12 +40,12 @@ SYSTEM = {"Linux": "linux", "Darwin": "macos", "Windows": "windows"}.get(platfor
 HERE = f"{SYSTEM}-{platform.machine().replace('AMD64', 'x86_64')}"
 
 # The others of every kind of library are for `make test-long`
-QUICKLY = {HERE, "linux-aarch64", "any"}
+OFTEN = {HERE, "linux-aarch64", "any"}
 
 
 def quick_and_long(names: Iterable[str]) -> list[Any]:
     """Names of wheels, those that are not tested each time marked."""
-    return [n if n in QUICKLY else pytest.param(n, marks=pytest.mark.long) for n in names]
+    return [n if n in OFTEN else pytest.param(n, marks=pytest.mark.long) for n in names]
 
 
 NAMES = quick_and_long([*LIBRARIES, "any"])
@@ -74,7 +74,7 @@ def get_wheel(
     """All wheels that are tested are built at the first call, each target's kernels once."""
     built: dict[str, Path] = {}
     long = pytestconfig.getoption("--long")
-    names = [name for name in (*LIBRARIES, "any") if long or name in QUICKLY]
+    names = [name for name in (*LIBRARIES, "any") if long or name in OFTEN]
 
     def get(name: str) -> Path:
         if not built:

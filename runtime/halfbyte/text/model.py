@@ -193,10 +193,8 @@ class LanguageModel(TokenModel):
         other = object.__new__(type(self))
         vars(other).update(vars(self))
         vars(other).pop("_chat", None)
-        other._original, other.scales = (
-            False,
-            {**self.scales, name: arguments.finite("scale", scale)},
-        )
+        other._original = False
+        other.scales = {**self.scales, name: arguments.finite("scale", scale)}
         return other
 
     def perplexity(self, text: str) -> float:

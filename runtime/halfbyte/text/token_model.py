@@ -79,6 +79,9 @@ class TokenModel:
         self._ids = self.executable.array(program.inputs["ids"])
         self._logits: F32Array = self.executable.array(program.outputs["logits"])
         self._sizes = {name: size.maximum for name, size in program.sizes.items()}
+        parts = ((name, name.partition(SKIPPED)) for name in program.sizes)
+        # sizes of adapters, the sizes that they are where an adapter is used, and its number
+        self._skipped = [(name, size, int(n)) for name, (size, skipped, n) in parts if skipped]
         self.tokens: list[int] = []
         self.scales: Mapping[str, float] = {}
         self._shared = _Shared()
@@ -257,11 +260,10 @@ class TokenModel:
     def registers(self, n: int, position: int, rows: int) -> dict[str, int]:
         """The sizes of a run of the program; those of adapters that are not used are 0."""
         registers = {"n": n, "position": position, "rows": rows}
-        scales = [*self.scales.values()]
-        for name in self._sizes:
-            size, skipped, adapter = name.partition(SKIPPED)
-            if skipped:
-                registers[name] = registers[size] if scales[int(adapter)] else 0
+        if self._skipped:
+            scales = [*self.scales.values()]
+            for name, size, adapter in self._skipped:
+                registers[name] = registers[size] if scales[adapter] else 0
         return registers
 
     def _run(self, registers: dict[str, int]) -> None:
