@@ -13,11 +13,9 @@ import numpy as np
 import peft
 import torch
 import transformers
-from tests.judges.architectures import BOUND, built
+from tests.judges.architectures import built, judged
 from tests.text import adapters
 from tests.text.architectures import models
-
-import halfbyte
 
 
 def reference(name: str, folder: Path) -> models.F32Array:
@@ -33,19 +31,13 @@ def main() -> int:
           f"transformers {transformers.__version__}, torch {torch.__version__}")  # fmt: skip
     failed = False
     for name in sys.argv[1:] or adapters.CONFIGS:
-        differences = {}
         with tempfile.TemporaryDirectory() as temporary:
             folder = adapters.write_peft(Path(temporary) / "adapter", name)
             expected = reference(name, folder)
             path = models.write(Path(temporary) / f"{name}.gguf", name)
-            for backend in ("numpy", "native"):
-                with halfbyte.load(path, backend=backend, lora={folder: 1.0}) as model:
-                    logits = model.logits(models.ids(name))
-                differences[backend] = models.largest_difference(logits, expected)
-        worst = max(differences.values())
-        failed |= not worst < BOUND
-        print(f"  {name:<20}" + "".join(f"{b:>8} {d:.1e}" for b, d in differences.items()))
-        if worst < BOUND:
+            agrees = judged(name, path, expected, lora={folder: 1.0})
+        failed |= not agrees
+        if agrees:
             models.write_golden(f"lora-{name}", {}, expected)
     return int(failed)
 
