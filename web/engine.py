@@ -1,7 +1,7 @@
 """The Python side of the page: holds one model, generates one text at a time, posts messages.
 
 Runs inside Pyodide, in the page's worker. Every message is a JSON object with a `kind`: progress,
-model, piece, done, shelf, cancelled, error.
+model, vectors (the file is an encoder's), piece, done, shelf, cancelled, error.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from typing import Any
 
 from halfbyte.core.backends import available
 from halfbyte.core.backends.libraries import why_one_thread
-from halfbyte.errors import HalfbyteError, OutOfMemoryError
+from halfbyte.core.program import Program
+from halfbyte.errors import HalfbyteError, OutOfMemoryError, TaskError
+from halfbyte.formats.embedding import turns_into_vectors
 from halfbyte.text import footprint
 from halfbyte.text.chat import Chat, has_template, recommended_temperature
 from halfbyte.text.generate import Generation, Options
 from halfbyte.text.loading import load_parts, load_url, tab_place
 from halfbyte.text.model import LanguageModel
-from halfbyte.text.placing import header_reader
+from halfbyte.text.placing import TabPlace, header_reader
 
 PROGRESS_SECONDS = 0.05  # between two messages
 RENDER_SECONDS = 0.1  # between two renderings of an answer
@@ -83,14 +85,8 @@ class Engine:
         """Open what was dropped on the page, JavaScript's `File`s: a model, or all its parts."""
 
         async def load(options: dict[str, Any]) -> LanguageModel:
-            from halfbyte.download.browser import read_file, read_start
-
             place = tab_place(blobs[0].name, {"backend": self._backend})
-            if place is not None and len(blobs) > 1:
-                headers = [await read_start(blob, header_reader(blob.name)) for blob in blobs]
-                place.expect(headers)
-            progress = self._progress("model")
-            parts = {blob.name: await read_file(blob, progress, place) for blob in blobs}
+            parts = await read_parts(blobs, place, self._progress("model"))
             return load_parts(parts, **options)
 
         await self._load(load)
@@ -209,6 +205,8 @@ class Engine:
             self._describe(model, [str(note.message) for note in notes])
         except asyncio.CancelledError:
             self._say("cancelled")
+        except TaskError as error:
+            self._say("vectors", text=plain(error))
         except Exception as error:
             self._say("error", text=plain(error))
         finally:
@@ -234,6 +232,9 @@ class Engine:
                 raise
             self._close()
             model = await load(options)
+        if turns_into_vectors(model.file):
+            model.close()
+            raise TaskError(f"{model.path}: turns texts into vectors: the search takes it")
         return model
 
     def _close(self) -> None:
@@ -246,8 +247,6 @@ class Engine:
         for tensor in model.file.tensors.values():
             name = tensor.format.name
             types[name] = types.get(name, 0) + tensor.nbytes
-        memory = footprint.planned(model.program, model.vocabulary)
-        weights = [name for name in memory if name.startswith("weights")]  # a tab maps no pages
         self._say(
             "model",
             name=model.path.name,
@@ -260,7 +259,7 @@ class Engine:
             chat=has_template(model.file),
             temperature=recommended_temperature(model.file),
             bytes=sum(types.values()),
-            memory={"weights": sum(map(memory.pop, weights)), **memory},
+            memory=shown_memory(model.program, model.vocabulary),
             notes=[*notes, *([self._note] if self._note else [])],
         )
 
@@ -275,6 +274,30 @@ class Engine:
                 self._say("progress", what=what, done=done, total=total)
 
         return progress
+
+
+async def read_parts(
+    blobs: Any, place: TabPlace | None, progress: Callable[[int, int | None], None],
+    read: Callable[..., Awaitable[Any]] | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """The bytes of JavaScript's `File`s, a model or all its parts, by name."""
+    if read is None:
+        from halfbyte.download.browser import read_file
+
+        read = read_file
+    if place is not None and len(blobs) > 1:
+        from halfbyte.download.browser import read_start
+
+        place.expect([await read_start(blob, header_reader(blob.name)) for blob in blobs])
+    return {blob.name: await read(blob, progress, place) for blob in blobs}
+
+
+def shown_memory(program: Program, vocabulary: int) -> dict[str, int]:
+    """Bytes by kind, of which a tab maps no pages."""
+    memory = footprint.planned(program, vocabulary)
+    weights = [name for name in memory if name.startswith("weights")]
+    memory = {"weights": sum(map(memory.pop, weights)), **memory}
+    return {kind: size for kind, size in memory.items() if size}
 
 
 def markdown_renderer() -> Callable[[str], str] | None:

@@ -50,7 +50,7 @@ BEYOND_TEXT = (  # graphs, commands, the server, file formats other than GGUF, t
         "text/describe.py",
     ),
     *("text/chat/filters.py", "text/chat/meter.py", "text/chat/sandbox.py"),
-    *("text/batches.py", "text/encoder.py", "text/heads.py"),
+    *("text/batches.py", "text/encoder.py", "text/encoder_loading.py", "text/heads.py"),
     *("core/passes/adapt.py", "formats/adapters.py", "text/adapters.py"),
     "data/",
     *(f"text/architectures/{name}.py" for name in ENCODERS),

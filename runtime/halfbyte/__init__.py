@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from halfbyte.onnx.session import InferenceSession, SessionOptions
     from halfbyte.onnx.standin import install_as_onnxruntime
     from halfbyte.text.encoder import TextEncoder
-    from halfbyte.text.loading import load, load_bytes, load_encoder, load_url
+    from halfbyte.text.encoder_loading import load_encoder
+    from halfbyte.text.loading import load, load_bytes, load_url
     from halfbyte.text.model import LanguageModel
     from halfbyte.text.tokenizers import load_tokenizer
 
@@ -40,7 +41,7 @@ _PLACES = {
     "install_as_onnxruntime": "onnx.standin",
     "load": "text.loading",
     "load_bytes": "text.loading",
-    "load_encoder": "text.loading",
+    "load_encoder": "text.encoder_loading",
     "load_tokenizer": "text.tokenizers",
     "load_url": "text.loading",
 }

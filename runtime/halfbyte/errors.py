@@ -64,6 +64,10 @@ class UnsupportedError(HalfbyteError):
     """A well-formed file asks for something that halfbyte does not implement."""
 
 
+class TaskError(UnsupportedError):
+    """A model that turns texts into vectors is asked to write, or one that writes for vectors."""
+
+
 class ArgumentTypeError(HalfbyteError, TypeError):
     """An argument of a type that a function does not take, or of a name that it does not have."""
 

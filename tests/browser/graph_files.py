@@ -10,9 +10,11 @@ from pathlib import Path
 
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
+from tests.text.encoders import encoders
 from tests.text.tokenizers.hugging_face import word_piece
 from tools.onnx_models import make
 
+from halfbyte.quantize import quantize_file
 from halfbyte.web.site import ENCODER, Site
 
 COLOURS = {"red": (230, 20, 10), "green": (10, 210, 60), "blue": (0, 40, 250)}
@@ -73,7 +75,7 @@ def listener() -> bytes:
 
 
 def write_files(folder: Path) -> None:
-    """A classifier, its labels, pictures; a small random encoder and its tokenizer."""
+    """A classifier, its labels, pictures; small random encoders, and the tokenizer of one."""
     (folder / "colours.onnx").write_bytes(classifier())
     (folder / "last.onnx").write_bytes(classifier(last=True))
     (folder / "colours.txt").write_text("\n".join(COLOURS), encoding="utf-8")
@@ -88,6 +90,7 @@ def write_files(folder: Path) -> None:
     (folder / "tokenizer.json").write_bytes(words.to_str().encode())
     model = make("bert-small", pooled=True)
     (folder / "small.onnx").write_bytes(model.SerializeToString())
+    quantize_file(encoders.write(folder / "nomic", "nomic_bert"), "int8", folder / "small.gguf")
 
 
 def with_encoder(site: Site, encoder: dict[str, Path]) -> Site:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from playwright.sync_api import Browser, expect
 from tests.browser.conftest import tool
@@ -17,6 +18,7 @@ from tests.support.http_server import Server as ModelServer
 from tests.support.http_server import in_thread, status, whole
 from tests.support.pdf_files import written
 
+from halfbyte import load_encoder
 from halfbyte.web.server import Server
 from halfbyte.web.site import ENCODER, SENSES, Site
 from halfbyte.web.wheel import file_name
@@ -33,6 +35,7 @@ SIGN = [
     "Please ring twice!",
 ]
 
+WORDS = ["w1 w2 w3 w4 w5.", "w7 w8 w9 w10 w11.", "w7 w8 w21 w22.", "w31 w32 w33 w34."]
 WORD = {"name": "a.wav", "mimeType": "audio/wav"}
 PAGES = ["The bakery opens at five.", "The dentist works until noon."]
 
@@ -164,6 +167,45 @@ def test_a_search_with_own_files(visitor: Visitor, files: Path) -> None:
     visitor.page.fill("#document", " \n")
     visitor.page.click("#search-run")
     assert visitor.problem("search") == "There is no text to search: paste one."
+
+
+def test_an_encoder_in_gguf(
+    visitor: Visitor, files: Path, models: Path, elsewhere: ModelServer, repository: Path
+) -> None:
+    """Dropped on the first tab, which a language model for the search goes to; by address."""
+    page, path, name = visitor.page, files / "small.gguf", "#search-side .model-name"
+    page.click("#language-tab")
+    page.evaluate(DROP, [path.name, list(path.read_bytes()), ""])
+    expect(page.locator(name)).to_have_text("small.gguf", timeout=READY)
+    assert page.evaluate("location.hash") == "#search"
+    prompts = [page.input_value(f"#{kind}-prompt") for kind in ("question", "passage")]
+    assert prompts == ["search_query: ", "search_document: "]
+    page.fill("#document", "\n\n".join(WORDS))
+    with load_encoder(path) as model:
+        vectors = model.embed([prompts[1] + text for text in WORDS], prompt="", normalize=True)
+        scores = vectors @ model.embed(["w7 w8 w9"], prompt=prompts[0], normalize=True)[0]
+    order = np.argsort(-scores)
+    assert visitor.search("w7 w8 w9") == [WORDS[i] for i in order]
+    shown = [float(text) for text in page.locator("#hits .score").all_inner_texts()]
+    np.testing.assert_allclose(shown, scores[order], atol=2e-3)
+    pictures(visitor, repository, "search-gguf-")
+
+    page.set_input_files("#search-file", models / "Q8_0.gguf")
+    expect(page.locator("#model-name")).to_have_text("Q8_0.gguf", timeout=READY)
+    expect(page.locator("#language-panel")).to_be_visible()
+
+    page.click("#search-tab")
+    elsewhere.body = path.read_bytes()
+    address = elsewhere.url.replace("model.gguf", "other.gguf")
+    page.fill("#encoder-url", address)
+    page.click("#encoder-load")
+    expect(page.locator(name)).to_have_text("other.gguf", timeout=READY)
+    expect(page.locator("#search-shelf .tool").first).to_contain_text("other.gguf", timeout=READY)
+    assert page.evaluate("new URLSearchParams(location.search).get('model')") == address
+    page.evaluate("localStorage.clear()")  # as somebody who follows the link
+    page.reload()
+    expect(page.locator(name)).to_have_text("other.gguf", timeout=READY)
+    assert elsewhere.starts == [0]
 
 
 def test_reading_is_stopped(visitor: Visitor, files: Path) -> None:

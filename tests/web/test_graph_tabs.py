@@ -13,12 +13,17 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from onnx import TensorProto, helper
+from tests.formats.folders import write_json
 from tests.support import aio
+from tests.text.encoders import encoders
 from tests.text.tokenizers.hugging_face import word_piece
 from tools.onnx_models import make
 
+from halfbyte import load_encoder
 from halfbyte.errors import HalfbyteError
 from halfbyte.onnx.session.metadata import NodeArg
+from halfbyte.quantize import quantize_file
+from halfbyte.text.opening import open_bytes
 from halfbyte.web.graphs import display, feeds
 from halfbyte.web.graphs.encoder import LENGTHS, batches
 from halfbyte.web.graphs.handler import Handler
@@ -260,7 +265,9 @@ class Visit:
         self.posted: list[dict[str, Any]] = []
         self.handler = Handler(lambda text: self.posted.append(json.loads(text)), read=self._read)
 
-    async def _read(self, file: File, progress: Callable[[int, int], None]) -> npt.NDArray[Any]:
+    async def _read(
+        self, file: File, progress: Callable[[int, int], None], place: None = None
+    ) -> npt.NDArray[Any]:
         progress(len(file.data), len(file.data))
         return np.frombuffer(file.data, np.uint8)
 
@@ -313,6 +320,67 @@ def test_embeddings_are_those_of_the_whole_sentence(encoder: list[File]) -> None
         np.testing.assert_allclose(single[0], vectors[-1][1], atol=1e-5)
     np.testing.assert_allclose(*vectors, atol=1e-5)
     np.testing.assert_allclose(np.linalg.norm(vectors[0], axis=1), 1, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def small_gguf(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., File]:
+    """Makes a small encoder's GGUF file with this in its modules.json."""
+
+    def make_file(name: str, *prompts: str) -> File:
+        folder = encoders.write(tmp_path_factory.mktemp("encoder"), name)
+        if prompts:
+            told = {"prompts": {n: f"{n} " for n in prompts}, "default_prompt_name": prompts[0]}
+            write_json(folder / "config_sentence_transformers.json", told)
+        quantize_file(folder, "int8", folder / f"{name}.gguf")
+        return File(f"{name}.gguf", (folder / f"{name}.gguf").read_bytes())
+
+    return make_file
+
+
+@pytest.mark.parametrize(
+    ("name", "named", "prompts"),
+    [
+        ("nomic_bert", [], ["search_query: ", "search_document: "]),
+        ("modernbert", [], ["", ""]),
+        ("bert", ["w1", "passage", "query"], ["query ", "passage "]),
+        ("bert", ["w1", "query"], ["query ", "w1 "]),
+    ],
+)
+def test_an_encoder_in_gguf(
+    small_gguf: Callable[..., File], name: str, named: list[str], prompts: list[str]
+) -> None:
+    """Prompts are the file's or the architecture's; scores are those of `load_encoder`."""
+    visit, file = Visit(), small_gguf(name, *named)
+    facts = visit.ask("encoder", [file])
+    assert (facts["event"], facts["name"], facts["prompts"]) == ("encoder", file.name, prompts)
+    assert facts["tokens"] == len(encoders.TOKENS)
+    assert facts["memory"]["weights"] > 0
+    passages = ["w1 w2 w3 w4 w5 w6.", "w7 w8 w9 w10 w11.", "w7 w8 w9 w12 w13.", "w21 w22 w23 w24."]
+    question = "w7 w8 w9 w10"
+    actual = visit.ask("search", text="\n\n".join(passages), question=question, prompts=prompts)
+    with load_encoder(open_bytes(file.data, file.name)) as model:
+        vectors = model.embed([prompts[1] + text for text in passages], prompt="", normalize=True)
+        [asked] = model.embed([question], prompt=prompts[0], normalize=True)
+    scores = vectors @ asked
+    order = np.argsort(-scores)
+    assert [hit["passage"] for hit in actual["hits"]] == order.tolist()
+    np.testing.assert_allclose([hit["score"] for hit in actual["hits"]], scores[order], atol=1e-4)
+    visit.ask("search", text="\n\n".join(passages), question=question, prompts=[prompts[0], "w9 "])
+    assert sum(message["event"] == "read" for message in visit.posted) == 2
+
+
+def test_models_for_something_else(
+    small_gguf: Callable[..., File], storyteller: Path, tmp_path: Path
+) -> None:
+    """One that writes goes to the other tab, and one that scores pairs is refused."""
+    visit = Visit()
+    quantize_file(storyteller, "int4", tmp_path / "story.gguf")
+    posted = visit.ask("encoder", [File("story.gguf", (tmp_path / "story.gguf").read_bytes())])
+    assert posted["event"] == "writes"
+    assert "expected a model that turns texts into vectors" in posted["text"]
+    posted = visit.ask("encoder", [small_gguf("bert-rank")])
+    assert (posted["event"], posted["text"].split(":")[0]) == ("error", "bert-rank.gguf")
+    assert "scores pairs" in posted["text"]
 
 
 def test_a_search_is_stopped(encoder: list[File]) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,13 +40,15 @@ class Encoder:
 
     The model takes ids and optionally a mask and types, each [batch, tokens]. It returns an
     embedding per text, [batch, width], or per token, [batch, tokens, width], of which the mean over
-    the text's tokens is taken.
+    the text's tokens is taken. Its file says of no `prompts`.
 
     Raises
     ------
     HalfbyteError
         The model is not an encoder.
     """
+
+    prompts = "", ""
 
     def __init__(self, model: GraphModel, tokenizer: Tokenizer) -> None:
         self.model, self._tokenizer = model, tokenizer
@@ -112,6 +115,14 @@ class Encoder:
                 break
             await asyncio.sleep(0)  # lets a request to stop arrive
         return Embedded(embeddings, seconds, timed_seconds / timed if timed else None)
+
+    def facts(self) -> dict[str, Any]:
+        """The facts about the model and the machine that the page shows."""
+        return {**self.model.facts(), "tokens": self._tokenizer.vocab_size, "notes": []}
+
+    def close(self) -> None:
+        """Close the model."""
+        self.model.close()
 
     def _run(self, ids: list[list[int]], length: int, batch: int) -> F32Array:
         """Embeddings of a batch, padded to `length` tokens and `batch` texts."""

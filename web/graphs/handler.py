@@ -11,15 +11,20 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from halfbyte.errors import HalfbyteError
+from halfbyte.errors import HalfbyteError, TaskError
+from halfbyte.text.encoder import TextEncoder
+from halfbyte.text.encoder_loading import Options, load_encoder_url
 from halfbyte.web.engine import PROGRESS_SECONDS, plain
 from halfbyte.web.graphs import hearing, naming
 from halfbyte.web.graphs.encoder import Encoder
+from halfbyte.web.graphs.gguf_encoder import GgufEncoder, load_files, open_gguf
 from halfbyte.web.graphs.graph_model import GraphModel
 from halfbyte.web.graphs.opened import Opened
 from halfbyte.web.graphs.pdf import pdf_pages
@@ -37,7 +42,7 @@ class Handler:
     Parameters
     ----------
     read : callable, optional
-        Reads a file of the page; the browser's own unless given.
+        Reads a file of the page, to a place if one is given; the browser's own unless given.
     """
 
     def __init__(
@@ -82,6 +87,8 @@ class Handler:
             await task(asked, files)
         except asyncio.CancelledError:
             self._say("stopped")
+        except TaskError as error:
+            self._say("writes", text=plain(error))
         except Exception as error:
             self._say("error", text=plain(error))
         finally:
@@ -96,21 +103,48 @@ class Handler:
     # ---- search ----------------------------------------------------------------------------------
 
     async def _fetch(self, asked: Request, files: Any) -> None:
-        """Download the site's encoder."""
+        """Download an encoder: the site's, in ONNX, or one in GGUF at an address."""
         from halfbyte import download
 
-        for part in ("tokenizer", "model"):
-            progress = self._progress("Loading the model") if part == "model" else None
-            file = await download.fetch(asked[part], keep=False, progress=progress)
-            self._take(asked[part].rsplit("/", 1)[-1], file.data)
+        self._parts = {}
+        with self._cancellable():
+            if url := asked.get("url"):
+                await self._use_gguf(partial(self._gguf_at, url, asked["keep"]))
+                return
+            for part in ("tokenizer", "model"):
+                progress = self._progress("Loading the model") if part == "model" else None
+                file = await download.fetch(asked[part], keep=False, progress=progress)
+                self._take(asked[part].rsplit("/", 1)[-1], file.data)
         self._complete()
 
+    async def _gguf_at(self, url: str, keep: bool, options: Options) -> TextEncoder:
+        progress = self._progress("Loading the model")
+        return await load_encoder_url(url, keep=keep, progress=progress, **options)
+
     async def _take_encoder(self, asked: Request, files: Any) -> None:
-        """Read a model and its tokenizer from files in any order."""
+        """Read an encoder from files: GGUF, or a model in ONNX and its tokenizer in any order."""
+        models = [file for file in files if file.name.lower().endswith(".gguf")]
+        if models:
+            progress = self._progress("Loading the model")
+            await self._use_gguf(partial(load_files, models, self._read, progress))
+            return
         for file in files:
             data = await self._bytes(file)
             self._take(file.name, data)
         self._complete()
+
+    async def _use_gguf(self, load: Callable[[Options], Awaitable[TextEncoder]]) -> None:
+        self._use_encoder(await open_gguf(load, self._backend, self._drop_encoder))
+
+    def _use_encoder(self, encoder: Encoder | GgufEncoder) -> None:
+        self._drop_encoder()
+        self._search = Search(encoder)
+        self._say("encoder", **encoder.facts(), prompts=encoder.prompts)
+
+    def _drop_encoder(self) -> None:
+        if self._search is not None:
+            self._search.encoder.close()
+            self._search = None
 
     def _take(self, name: str, data: Any) -> None:
         if is_side_file(name):
@@ -126,11 +160,7 @@ class Handler:
             return
         model, tokens = self._parts["model"], self._parts["tokenizer"]
         self._parts = {}
-        encoder = Encoder(model, tokens)
-        if self._search is not None:
-            self._search.encoder.model.close()
-        self._search = Search(encoder)
-        self._say("encoder", **model.facts(), tokens=tokens.vocab_size)
+        self._use_encoder(Encoder(model, tokens))
 
     async def _take_pdf(self, asked: Request, files: Any) -> None:
         """Post the text of a PDF file."""
@@ -151,21 +181,22 @@ class Handler:
         """Read the text, if it is a new one, and search it."""
         if self._search is None:
             raise HalfbyteError("There is no model yet.")
-        search = self._search
-        if search.text != asked["text"]:
+        search, text = self._search, str(asked["text"])
+        question_prompt, passage_prompt = asked.get("prompts", ("", ""))
+        if not search.knows(text, passage_prompt):
             show_progress = self._progress("Reading passages of the text", "passages")
 
             def progress(done: int, total: int) -> bool:
                 show_progress(done, total)
                 return not self._stopped
 
-            read = await search.read(str(asked["text"]), progress)
+            read = await search.read(text, progress, passage_prompt)
             if read is None:
                 self._say("stopped")
                 return
             self._say("read", **read)
-        hits = await search.find(str(asked["question"]))
-        self._say("found", **hits, **search.encoder.model.facts())
+        hits = await search.find(str(asked["question"]), question_prompt)
+        self._say("found", **hits, **search.encoder.facts())
 
     # ---- any model -------------------------------------------------------------------------------
 
@@ -238,13 +269,19 @@ class Handler:
         from halfbyte import download
 
         progress = self._progress("Loading the model")
-        self._fetching = asyncio.current_task()
-        try:
+        with self._cancellable():
             file = await download.fetch(url, keep=keep, progress=progress)
-        finally:
-            self._fetching = None
         name = PurePosixPath(unquote(urlsplit(url).path)).name or url
         return GraphModel(name, file.data, self._backend)
+
+    @contextmanager
+    def _cancellable(self) -> Iterator[None]:
+        """What a request to stop cancels."""
+        self._fetching = asyncio.current_task()
+        try:
+            yield
+        finally:
+            self._fetching = None
 
     async def _names(self, url: str) -> list[str]:
         """The names of ImageNet's classes, a file of the page."""

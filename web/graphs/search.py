@@ -9,6 +9,7 @@ import numpy as np
 
 from halfbyte.errors import HalfbyteError
 from halfbyte.web.graphs.encoder import Encoder, F32Array
+from halfbyte.web.graphs.gguf_encoder import GgufEncoder
 from halfbyte.web.graphs.passages import Span, passages
 
 MAX_CHARACTERS = 1_000_000
@@ -21,13 +22,16 @@ Progress = Callable[[int, int], bool]  # (passages done, total) -> whether to co
 class Search:
     """Searches one text with an encoder."""
 
-    def __init__(self, encoder: Encoder) -> None:
+    def __init__(self, encoder: Encoder | GgufEncoder) -> None:
         self.encoder = encoder
-        self.text: str | None = None  # the text whose passages have vectors
-        self._spans: list[Span] = []
+        self._known: tuple[str, str] | None = None  # whose passages have vectors; see `knows`
         self._vectors: F32Array = np.zeros((0, 0), np.float32)
 
-    async def read(self, text: str, progress: Progress) -> dict[str, Any] | None:
+    def knows(self, text: str, prompt: str = "") -> bool:
+        """Whether this text was read, with this prompt before each passage."""
+        return self._known == (text, prompt)
+
+    async def read(self, text: str, progress: Progress, prompt: str = "") -> dict[str, Any] | None:
         """Embed a text's passages; returns facts for the page, or None if it was stopped.
 
         `pieces` alternates between white space and passages, beginning and ending with white
@@ -39,7 +43,7 @@ class Search:
             The text is empty or too long.
         """
         spans = self._checked(text)
-        parts = [text[start:end] for start, end in spans]
+        parts = [prompt + text[start:end] for start, end in spans]
         stopped = False
 
         def report(done: int) -> bool:
@@ -52,7 +56,7 @@ class Search:
         if stopped:
             return None
         cut = self.encoder.cut
-        self.text, self._spans, self._vectors = text, spans, embedded.vectors
+        self._known, self._vectors = (text, prompt), embedded.vectors
         return {
             "pieces": _pieces(text, spans),
             "passages": len(spans),
@@ -62,13 +66,13 @@ class Search:
             "width": embedded.vectors.shape[1],
         }
 
-    async def find(self, question: str) -> dict[str, Any]:
+    async def find(self, question: str, prompt: str = "") -> dict[str, Any]:
         """The passages nearest to a question, by the cosine of their vectors."""
         if not question.strip():
             raise HalfbyteError("Write what you are looking for.")
-        embedded = await self.encoder.embed([question], lambda done: True)
+        embedded = await self.encoder.embed([prompt + question], lambda done: True)
         if embedded.each is None:  # this run built its program: time another
-            embedded = await self.encoder.embed([question], lambda done: True)
+            embedded = await self.encoder.embed([prompt + question], lambda done: True)
         scores = self._vectors @ embedded.vectors[0]
         order = np.argsort(-scores, kind="stable")[:BEST]
         hits = [{"passage": int(i), "score": round(float(scores[i]), 4)} for i in order]

@@ -2,7 +2,7 @@
 import { chat } from "./chat.mjs";
 import { copying } from "./code.mjs";
 import { isolate, keepSite } from "./isolate.mjs";
-import { absolute, addressOf, isGraph, link, shelf, showModel, wanted } from "./models.mjs";
+import { absolute, addressOf, isEncoder, isGraph, link, shelf, showModel, wanted } from "./models.mjs";
 import { python } from "./python.mjs";
 import { $, megabytes, notices, share } from "./show.mjs";
 import { lacking, persist } from "./storage.mjs";
@@ -140,6 +140,15 @@ const onMessage = {
     if (given?.keep) send({ kind: "shelf" });
     if (begun) tell();
   },
+  vectors: ({ text }) => {
+    const { url, files, keep, handed } = asked ?? { url: absolute(site.model), keep: false };
+    loading = false;
+    asked = undefined;
+    wait();
+    update();
+    if (handed) problem(text);
+    else toSearch({ url, files, keep }, true);
+  },
   timing: ({ parts, restored }) => {
     document.documentElement.dataset.restored = String(restored);
     $("timing").textContent = "Ready after " + Object.entries(parts)
@@ -191,15 +200,19 @@ function request(message) {
 }
 
 // Loads a model by its address, which the page's address then has too: one in ONNX, or from the
-// tab for those, in that tab.
-async function visit(text, touches = true, kind = "gguf") {
+// tab for those, in that tab, and an encoder in that for search.
+async function visit(text, touches = true, tab = "") {
   try {
-    const url = await addressOf(text, kind);
+    const url = await addressOf(text, tab === "onnx" ? "onnx" : "gguf");
     persist();
-    if (kind === "onnx" || isGraph(url)) {
+    if (tab === "onnx" || isGraph(url)) {
       if (isGraph(url)) link(url, "#onnx");
       open("onnx");
-      (await graphs).fetch(url);
+      (await graphs).fetch("onnx", url);
+      return;
+    }
+    if (tab === "search" || isEncoder(url)) {
+      await toSearch({ url, keep: true });
       return;
     }
     link(url, location.hash);
@@ -207,8 +220,8 @@ async function visit(text, touches = true, kind = "gguf") {
     if (touches) request(message);
     else load(message);
   } catch (error) {
-    if (openTab() === "onnx") (await graphs).problem(error.message);
-    else problem(error.message);
+    if (openTab() === "language") problem(error.message);
+    else (await graphs).problem(openTab(), error.message);
   }
 }
 
@@ -216,29 +229,50 @@ async function visit(text, touches = true, kind = "gguf") {
 async function back() {
   const url = wanted();
   if ((url ?? "") === address || loading) return;
-  if (url && isGraph(url)) {
-    (await graphs)?.fetch(url);
+  if (url && (isGraph(url) || isEncoder(url))) {
+    (await graphs)?.fetch(isGraph(url) ? "onnx" : "search", url);
     return;
   }
   if (url) request({ kind: "load", url: await addressOf(url), keep: true });
   else request({ kind: "load", url: absolute(site.model), keep: false });
 }
 
-const visitGraph = (text) => visit(text, true, "onnx");
+// Gives an encoder, by its address or its files, to the search, which then does not fetch the site's.
+// What was `handed` over from here does not come back.
+async function toSearch({ url, files, keep }, handed = false) {
+  const all = await graphViews();
+  if (url) all.fetch("search", url, keep, handed);
+  else all.drop("search", files, document.body, handed);
+  if (keep) link(url, "#search");
+  open("search");
+}
+
+// Gives a language model that was meant for the search to the tab that writes.
+function toLanguage({ url, files }) {
+  open("language");
+  if (url) link(url, "");
+  request({ ...(url ? { kind: "load", url, keep: true } : { kind: "file", files }), handed: true });
+}
 
 // Files go to the open tab; an ONNX file that is dropped on the first tab opens the ONNX tab.
 async function dropped(files, place) {
   if (!files.length) return;
   if (openTab() === "language" && files.some((file) => /\.onnx$/i.test(file.name))) open("onnx");
+  if (openTab() === "onnx" && files.some((file) => /\.gguf$/i.test(file.name))) open("language");
   if (openTab() !== "language") (await graphs)?.drop(openTab(), files, place);
   else if (!texts.busy() && !loading) request({ kind: "file", files });
+}
+
+function graphViews() {
+  graphs ??= Promise.all([import("./graphs.mjs"), settings])
+    .then(([module, known]) => module.graphs(send, known, (text, tab) => visit(text, true, tab), toLanguage));
+  return graphs;
 }
 
 async function opened(name) {
   if (name === "language") return;
   try {
-    graphs ??= Promise.all([import("./graphs.mjs"), settings]).then(([module, known]) => module.graphs(send, known, visitGraph));
-    (await graphs).open(name);
+    (await graphViews()).open(name);
   } catch (error) {
     graphs = undefined;
     notices(`${name}-`).problem(`This tab could not be loaded. Reload the page to try again. (${error.message})`);

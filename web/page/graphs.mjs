@@ -5,10 +5,11 @@ import { sense } from "./sense.mjs";
 import { $, megabytes, runsOn, showMemory } from "./show.mjs";
 
 // The side panel of a tab: its model, memory, and where it runs. `take` receives files.
-export function side(view, { drop, accept, take }) {
+export function side(view, { drop, accept, take, more }) {
   const aside = $(`${view}-side`);
   aside.append($("side").content.cloneNode(true));
   const part = (name) => aside.querySelector(`[data-part="${name}"]`);
+  if (more) part("more").append($(more).content.cloneNode(true));
   const input = part("file");
   input.id = `${view}-file`;
   input.accept = accept;
@@ -33,24 +34,26 @@ export function side(view, { drop, accept, take }) {
   };
 }
 
-// `visit` opens a model by its address.
-export function graphs(send, settings, visit) {
+// `visit` opens a model by its address, in a tab; `toLanguage` opens one that writes.
+export function graphs(send, settings, visit, toLanguage) {
   const ask = (view) => (request, files) => send({ kind: "graphs", view, request, files });
   const views = {
-    search: search(ask("search"), side, settings.encoder ?? {}),
-    onnx: onnx(ask("onnx"), side, settings.senses?.names && new URL(settings.senses.names, location.href).href, visit),
+    search: search(ask("search"), side, settings.encoder ?? {}, { visit, toLanguage }),
+    onnx: onnx(ask("onnx"), side, settings.senses?.names && new URL(settings.senses.names, location.href).href, (text) => visit(text, "onnx")),
     sense: sense(ask("sense"), settings.senses ?? {}),
   };
+  send({ kind: "shelf" });
   return {
-    fetch: views.onnx.fetch,
-    problem: views.onnx.problem,
+    fetch: (name, ...rest) => views[name].fetch(...rest),
+    problem: (name, text) => views[name].problem(text),
     open: (name) => views[name].open?.(),
-    drop: (name, files, place) => (name === "onnx" && views.sense.take(files, views.onnx.takes, place)) || views[name].take(files),
+    drop: (name, files, place, handed) =>
+      (name === "onnx" && views.sense.take(files, views.onnx.takes, place)) || views[name].take(files, handed),
     stop: (name) => views[name].stop(),
     lost: () => Object.values(views).forEach((view) => view.lost()),
     receive({ view, event, ...content }) {
       views[view].on[event]?.(content);
-      if (view === "onnx" && event === "model") send({ kind: "shelf" });
+      if (event === "model" || event === "encoder") send({ kind: "shelf" });
     },
   };
 }

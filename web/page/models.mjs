@@ -1,5 +1,6 @@
 // The models that a page can open: by file, by address, or from those that the browser keeps.
 import { $, make, megabytes, runsOn, showMemory } from "./show.mjs";
+import { store } from "./storage.mjs";
 
 const HUB = "https://huggingface.co";
 const PREFIX = /^(?:https?:\/\/)?(?:www\.)?(?:hf\.co|huggingface\.co)\/(?![^:]*\/(?:blob|resolve)\/)/;
@@ -9,6 +10,13 @@ const KINDS = {  // of files, the preferred first; as `halfbyte pull` prefers th
   gguf: ["Q4_K_M", "Q4_0", "Q8_0"].map(tagged),
   onnx: [/int8|quantized/i, /model\.onnx$/],
 };
+
+const ENCODERS = "halfbyte-encoders";  // addresses of encoders that have been opened
+const MOST = 50;
+
+export const isEncoder = (url) => (store.read(ENCODERS) ?? []).includes(url);
+export const markEncoder = (url) => store.write(
+  ENCODERS, [...(store.read(ENCODERS) ?? []).filter((other) => other !== url), url].slice(-MOST));
 
 // Whether an address is one of an ONNX file.
 export const isGraph = (url) => /\.onnx$/i.test(url.split(/[?#]/)[0]);
@@ -42,11 +50,12 @@ async function chosen(repository, kind, tag) {
   return best ?? names[0];
 }
 
-// The shelf: models that the browser keeps. `open` and `remove` are called with an address.
+// The shelf: models that the browser keeps; encoders stand in the tab for search once it was opened.
+// `open` and `remove` are called with an address.
 export function shelf({ open, remove }) {
-  return ({ models }) => {
-    $("shelf-box").hidden = !models.length;
-    $("shelf").replaceChildren(...models.map(({ url, size, total }) => {
+  const fill = (prefix, models) => {
+    $(`${prefix}shelf-box`).hidden = !models.length;
+    $(`${prefix}shelf`).replaceChildren(...models.map(({ url, size, total }) => {
       const name = decodeURIComponent(url.split(/[?#]/)[0].split("/").pop());
       const button = make("button", { type: "button", class: "tool", title: url }, `${name} `,
         make("span", { class: "unit", textContent: total ? `${megabytes(size)} of ${megabytes(total)}` : megabytes(size) }));
@@ -55,6 +64,11 @@ export function shelf({ open, remove }) {
       away.addEventListener("click", () => remove(url));
       return make("li", { class: "row" }, button, away);
     }));
+  };
+  return ({ models }) => {
+    const searches = ({ url }) => $("search-shelf") && isEncoder(url);
+    fill("", models.filter((model) => !searches(model)));
+    if ($("search-shelf")) fill("search-", models.filter(searches));
   };
 }
 

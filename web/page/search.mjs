@@ -1,4 +1,5 @@
 // The view of search by meaning: a text, a question, and the passages nearest to it.
+import { markEncoder } from "./models.mjs";
 import { $, make, megabytes, milliseconds, notices } from "./show.mjs";
 
 const QUESTIONS = [
@@ -8,25 +9,34 @@ const QUESTIONS = [
   "Was the town ever destroyed?",
 ];
 
-export function search(ask, side, encoder) {
+// `visit` opens a model by its address, `toLanguage` one that writes, which the search has no use for.
+export function search(ask, side, encoder, { visit, toLanguage }) {
   const { wait, problem } = notices("search-");
   const given = $("document").value;
   const card = side("search", {
-    drop: "Drop a text or a PDF here, or a sentence encoder (.onnx) with its tokenizer.json, or",
-    accept: ".onnx,.json,.txt,.md,.pdf",
+    drop: "Drop a text, a PDF or an encoder here (GGUF, or ONNX with its tokenizer.json), or",
+    accept: ".gguf,.onnx,.json,.txt,.md,.pdf",
     take,
+    more: "encoder-more",
   });
   let ready = false;
   let busy = false;
   let begun = false;
   let facts = [];  // about the encoder
-  let own = [];  // the encoder's files, if the user gave them
+  let notes = [];  // about its file
+  let own = [];  // the encoder's files, or its `{ url }`, if the user gave them
   let parts = [];  // the files of an incomplete encoder
-  let opening = [];  // files that are being opened
+  let opening = [];  // files that are being opened, or `{ url }`
+  let handed = false;  // whether the tab that writes has given them
+  let next;  // what to do once the current request has ended
+
+  const fetched = (files) => (files[0]?.url ? files[0] : { files });
+  const fetching = () => Boolean(opening[0]?.url);
 
   function update() {
     $("search-run").disabled = !ready || busy;
-    $("search-stop").disabled = !(busy && ready);
+    $("search-stop").disabled = !(busy && (ready || fetching()));
+    $("encoder-load").disabled = busy;
     $("document").readOnly = busy;
     card.busy(busy);
     $("questions").hidden = $("document").value !== given;
@@ -45,6 +55,9 @@ export function search(ask, side, encoder) {
     busy = false;
     wait();
     update();
+    const act = next;
+    next = undefined;
+    act?.();
   }
 
   function edit(editing) {
@@ -55,8 +68,8 @@ export function search(ask, side, encoder) {
   }
 
   // Files: a model, its tokenizer, or a text to search.
-  async function take(files) {
-    if (busy) return;
+  async function take(files, given = false) {
+    if (busy && !given) return;
     const text = files.find((file) => /\.(txt|md)$/i.test(file.name) || file.type === "text/plain");
     const pdf = files.find((file) => /\.pdf$/i.test(file.name) || file.type === "application/pdf");
     if (pdf) {
@@ -69,13 +82,20 @@ export function search(ask, side, encoder) {
       update();
       return;
     }
-    load(files);
+    load(files, given);
   }
 
-  function load(files) {
+  // Loads an encoder after the current request, which is stopped.
+  function load(files, given = false, keep = true) {
     begun = true;
-    opening = files;
-    begin("Loading the model", { ask: "encoder" }, files);
+    if (busy) {
+      next = () => load(files, given, keep);
+      ask({ ask: "stop" });
+      return;
+    }
+    [opening, handed] = [files, given];
+    const [{ url }] = files;
+    begin("Loading the model", url ? { ask: "fetch", url, keep } : { ask: "encoder" }, url ? undefined : files);
   }
 
   function showText(pieces) {
@@ -107,6 +127,8 @@ export function search(ask, side, encoder) {
     $("passages").scrollTop = nearest.offsetTop - $("passages").offsetTop - 60;
   }
 
+  const paragraph = (textContent) => make("p", { textContent });
+
   const on = {
     progress: ({ text, unit, done, total }) => wait(
       unit === "bytes" ? `${text}: ${megabytes(done)}${total ? ` of ${megabytes(total)}` : ""}` : `${text}: ${done} of ${total}`,
@@ -119,8 +141,13 @@ export function search(ask, side, encoder) {
     encoder: (model) => {
       ready = true;
       [own, parts] = [[...parts, ...opening], []];
+      if (fetching()) markEncoder(own[0].url);
+      opening = [];
+      [$("question-prompt").value, $("passage-prompt").value] = model.prompts;
+      $("prompts").open = model.prompts.some(Boolean);
       end();
-      card.note();
+      notes = model.notes;
+      card.note(...notes.map(paragraph));
       facts = [`${model.tokens.toLocaleString("en")} tokens`];
       card.show(model, facts);
       $("hits").replaceChildren();
@@ -131,7 +158,8 @@ export function search(ask, side, encoder) {
       showText(pieces);
       $("passage-count").textContent = passages.toLocaleString("en");
       $("passage-time").textContent = milliseconds(each);
-      card.note(...(cut ? [`${cut} passage${cut > 1 ? "s were" : " was"} longer than the model accepts, and cut.`] : []));
+      const long = cut ? [`${cut} passage${cut > 1 ? "s were" : " was"} longer than the model accepts, and cut.`] : [];
+      card.note(...[...notes, ...long].map(paragraph));
     },
     found: ({ hits, seconds, ...model }) => {
       end();
@@ -147,8 +175,16 @@ export function search(ask, side, encoder) {
       update();
     },
     stopped: () => {
-      end();
+      opening = [];
       $("search-state").textContent = "Stopped.";
+      end();
+    },
+    writes: ({ text }) => {
+      const files = opening;
+      opening = [];
+      end();
+      if (handed) problem(text);
+      else toLanguage(fetched(files));
     },
     error: ({ text }) => {
       opening = [];
@@ -161,7 +197,12 @@ export function search(ask, side, encoder) {
     event.preventDefault();
     if ($("search-run").disabled) return;
     $("search-state").textContent = "";
-    begin("Searching", { ask: "search", text: $("document").value, question: $("question").value });
+    const prompts = [$("question-prompt").value, $("passage-prompt").value];
+    begin("Searching", { ask: "search", text: $("document").value, question: $("question").value, prompts });
+  });
+  $("encoder-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    if (!busy) visit($("encoder-url").value, "search");
   });
   $("search-stop").addEventListener("click", () => ask({ ask: "stop" }));
   $("edit").addEventListener("click", () => {
@@ -182,11 +223,16 @@ export function search(ask, side, encoder) {
   return {
     on,
     take,
+    problem,
+    // An encoder by its address.
+    fetch(url, keep = true, given = false) {
+      if (!ready || own[0]?.url !== url) load([{ url }], given, keep);
+    },
     stop: () => { if (busy) ask({ ask: "stop" }); },
     // Python was restarted without the model; `open` loads it again.
     lost() {
       ready = begun = false;
-      [opening, parts] = [[], []];
+      [opening, parts, next] = [[], [], undefined];
       end();
     },
     // The site's encoder is downloaded when the tab is first opened.

@@ -19,7 +19,7 @@ from halfbyte.errors import HalfbyteError
 from halfbyte.formats.embedding import Pooling
 from halfbyte.outputs import write_file, write_text
 from halfbyte.text.encoder import TextEncoder
-from halfbyte.text.loading import load_encoder
+from halfbyte.text.encoder_loading import load_encoder
 from halfbyte.weights import F32Array
 
 _NPY = b"\x93NUMPY"

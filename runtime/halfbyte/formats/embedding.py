@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+import numpy as np
+
 from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats import metadata
 from halfbyte.formats.model_file import MetadataValue, ModelFile
@@ -76,6 +78,14 @@ def read_embedding(file: ModelFile) -> Embedding:
         dict(zip(names, prompts, strict=True)),
         metadata.text(file, DEFAULT_PROMPT) if DEFAULT_PROMPT in file.metadata else "",
     )  # fmt: skip
+
+
+def turns_into_vectors(file: ModelFile) -> bool:
+    """Whether a file says that it is for vectors or scores, whatever its architecture."""
+    name = file.metadata.get("general.architecture")
+    pooling = file.metadata.get(f"{name}.pooling_type")
+    pooled = isinstance(pooling, np.integer) and pooling != Pooling.NONE
+    return bool(pooled) or file.metadata.get(f"{name}.attention.causal") is False
 
 
 def strings(file: ModelFile, key: str) -> list[str]:

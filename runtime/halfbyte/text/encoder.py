@@ -86,6 +86,11 @@ class TextEncoder:
         """How a text's vector is made of those of its tokens."""
         return self._settings.pooling
 
+    @property
+    def default_prompt(self) -> str:
+        """What is put before a text if nothing else is said."""
+        return self._settings.prompt
+
     def embed(
         self,
         texts: Iterable[str],

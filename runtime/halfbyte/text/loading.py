@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import Any, TypeVar, Unpack
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from halfbyte.core.backends.libraries import shared_library
 from halfbyte.core.program import Program
 from halfbyte.download import IN_BROWSER, Progress, Source
 from halfbyte.download.transfer import START, about
-from halfbyte.errors import FormatError, HalfbyteError, UnsupportedError
+from halfbyte.errors import FormatError, HalfbyteError, TaskError, UnsupportedError
 from halfbyte.formats import gguf, gguf_split
 from halfbyte.formats.mapped import is_apart
 from halfbyte.formats.model_file import ModelFile
@@ -28,8 +28,7 @@ from halfbyte.text.placing import TabPlace, header_reader
 from halfbyte.text.planning import Given, Settings, plan, plan_within, settings_of
 from halfbyte.text.tokenizers import from_metadata
 
-if TYPE_CHECKING:
-    from halfbyte.text.encoder import TextEncoder
+T = TypeVar("T")
 
 
 class Options(Given, total=False):
@@ -39,15 +38,6 @@ class Options(Given, total=False):
     threads: int | None
     level: str | None
     memory_budget: int | None
-
-
-class EncoderSettings(TypedDict, total=False):
-    """Settings of a model that turns texts into vectors; see :func:`load_encoder`."""
-
-    context: int | None
-    weights: str
-    passes: bool
-    activations: str
 
 
 _PIECE = 1 << 20  # bytes of a file that are copied at once
@@ -72,6 +62,8 @@ def load(
     context : int, optional
         Tokens that the KV cache holds, at most the model's own context. The default is that, up to
         4096.
+    max_context : int
+        Limits the default context (4096).
     batch : int
         Prompt tokens that are processed at once (128); it sets the size of the scratch memory.
     backend : str
@@ -140,13 +132,13 @@ def _open_in_place(path: Path, options: Options) -> ModelFile | None:
     return file if gguf_split.file_count(file) == 1 else None
 
 
-def tab_place(name: str, options: Options) -> TabPlace | None:
+def tab_place(name: str, options: Options, *, encodes: bool = False) -> TabPlace | None:
     """Where a browser puts a model's file; None if anywhere, as outside of a browser."""
     backend, threads = options.get("backend", "native"), options.get("threads")
     if not IN_BROWSER or backend == "numpy":
         return None
-    settings = _settings(**options)
-    return TabPlace(name, settings, backend, threads or default_threads())
+    settings = checked_settings(**options)
+    return TabPlace(name, settings, backend, threads or default_threads(), encodes=encodes)
 
 
 def load_bytes(
@@ -223,9 +215,29 @@ async def load_url(
     """
     known = {"progress", "sha256", "keep", "source"}
     arguments.check_keywords("load_url", options, _KEYWORDS | known)
+    return await from_url(
+        url, lambda name: tab_place(name, options), lambda parts: load_parts(parts, **options),
+        progress=progress, sha256=sha256, keep=keep, source=source,
+    )  # fmt: skip
+
+
+async def from_url(
+    url: str,
+    place_of: Callable[[str], TabPlace | None],
+    load: Callable[[Mapping[str, Any]], T],
+    *,
+    progress: Progress | None,
+    sha256: str | None = None,
+    keep: bool,
+    source: Callable[[], Source] | None,
+) -> T:
+    """What `load` makes of a model's files at an address, by names; the rest is as `load_url`.
+
+    `place_of` gives the place of a file with this name. A file for another task stays kept.
+    """
     urls = gguf_split.names_of_parts(url) if sha256 is None else [url]
     names = [part.split("?")[0].rsplit("/", 1)[-1] or part for part in urls]
-    place = tab_place(names[0], options)
+    place = place_of(names[0])
     try:
         if place is not None and len(urls) > 1:
             headers = [
@@ -240,13 +252,13 @@ async def load_url(
             for part in urls
         ]
         found = [file.data for file in fetched]
-        model = load_parts(dict(zip(names, found, strict=True)), **options)
-    except (FormatError, UnsupportedError):
-        for part in urls:
+        model = load(dict(zip(names, found, strict=True)))
+    except (FormatError, UnsupportedError) as error:
+        for part in urls if not isinstance(error, TaskError) else ():
             await download.forget(part)
         raise
     for note in dict.fromkeys(file.note for file in fetched if file.note):
-        warnings.warn(note, stacklevel=2)
+        warnings.warn(note, stacklevel=3)
     return model
 
 
@@ -274,12 +286,11 @@ def load_file(
 ) -> LanguageModel:
     """A model from an opened file; for the arguments see :func:`load`."""
     arguments.check_keywords("load_file", settings, _KEYWORDS)
-    chosen = _settings(
+    chosen = checked_settings(
         backend=backend, threads=threads, level=level, memory_budget=memory_budget, **settings
     )
     tokenizer = from_metadata(file)
-    ready = _ready(file, chosen, backend, threads, memory_budget)
-    model = LanguageModel(file, tokenizer, *ready)
+    model = LanguageModel(file, tokenizer, *ready(file, chosen, backend, threads, memory_budget))
     if chosen.lora:
         from halfbyte.text.adapters import names_of
 
@@ -287,45 +298,7 @@ def load_file(
     return model
 
 
-def load_encoder(
-    path: str | os.PathLike[str],
-    *,
-    backend: str = "native",
-    threads: int | None = None,
-    memory_budget: int | None = None,
-    **settings: Unpack[EncoderSettings],
-) -> TextEncoder:
-    """Open a model that turns texts into vectors, or scores pairs of texts.
-
-    Parameters
-    ----------
-    path : path
-        A GGUF file or a Hugging Face folder of an encoder, such as BERT, or of a language model
-        that was trained for vectors, such as Qwen3-Embedding.
-    context : int, optional
-        Tokens of the longest text; longer ones are cut. The default is the file's, up to 4096.
-    backend, threads, passes, activations, weights, memory_budget
-        As for :func:`load`.
-
-    Raises
-    ------
-    HalfbyteError
-        As for :func:`load`; the model writes text, and its file says of no vectors.
-    """
-    from halfbyte.text.encoder import TextEncoder  # which a page of text goes without
-
-    known = EncoderSettings.__optional_keys__ | {"backend", "threads", "memory_budget"}
-    arguments.check_keywords("load_encoder", settings, known)
-    if not isinstance(path, str | os.PathLike):
-        arguments.refuse("path", "str or os.PathLike", path)
-    chosen = _settings(backend=backend, threads=threads, memory_budget=memory_budget, **settings)
-    file = open_model(path)
-    tokenizer = from_metadata(file)
-    ready = _ready(file, chosen, backend, threads, memory_budget, encodes=True)
-    return TextEncoder(file, tokenizer, *ready)
-
-
-def _ready(
+def ready(
     file: ModelFile, chosen: Settings, backend: str, threads: int | None,
     memory_budget: int | None, *, encodes: bool = False,
 ) -> tuple[Program, str, int, float]:  # fmt: skip
@@ -355,7 +328,7 @@ def _ready(
     return program, backend, threads, room
 
 
-def _settings(
+def checked_settings(
     *,
     backend: str = "native",
     threads: int | None = None,
@@ -365,7 +338,8 @@ def _settings(
 ) -> Settings:
     """The settings that checked arguments ask for."""
     arguments.text("backend", backend)
-    counts = {"threads": threads, "memory_budget": memory_budget, "context": None, "batch": None}
+    counts = {"threads": threads, "memory_budget": memory_budget}
+    counts |= {"context": None, "max_context": None, "batch": None}
     for name, value in ({**counts, **given}).items():
         if name in counts and value is not None:
             arguments.integer(name, value)

@@ -42,10 +42,14 @@ class TabPlace(Place):
     backend : str
         "native" or the name of one table, which has addresses of 32 bits.
     threads : int
+    encodes : bool
+        The model will turn texts into vectors.
     """
 
-    def __init__(self, name: str, settings: Settings, backend: str, threads: int) -> None:
-        self._name, self._settings = name, settings
+    def __init__(
+        self, name: str, settings: Settings, backend: str, threads: int, *, encodes: bool = False
+    ) -> None:
+        self._name, self._settings, self._encodes = name, settings, encodes
         self._backend, self._threads = backend, threads
         self._pool: Any = None  # keeps workers until the model has a pool of its own
         self._whole: dict[str, int] = {}  # bytes by kind of a model in several files
@@ -98,7 +102,7 @@ class TabPlace(Place):
         return self._whole if self._whole and not self._chosen else {FILE: size}
 
     def _planned(self, file: ModelFile) -> dict[str, int]:
-        planned = plan(file, self._settings).memory
+        planned = plan(file, self._settings, encodes=self._encodes).memory
         beside = {kind: n for kind, n in planned.items() if kind != "weights (packed)"}
         return footprint.in_tab(beside, file.size)
 

@@ -16,7 +16,7 @@ from halfbyte.core import ops, packing
 from halfbyte.core.buffer import Buffer
 from halfbyte.core.passes import optimize
 from halfbyte.core.program import Program
-from halfbyte.errors import HalfbyteError, MemoryBudgetError, UnsupportedError
+from halfbyte.errors import HalfbyteError, MemoryBudgetError, TaskError, UnsupportedError
 from halfbyte.formats import metadata
 from halfbyte.formats.embedding import Pooling, read_embedding
 from halfbyte.formats.model_file import ModelFile
@@ -33,10 +33,7 @@ WEIGHTS = ("auto", "packed", "mapped", "streamed")
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings that memory and speed depend on; see :func:`halfbyte.load`.
-
-    `max_context` limits the default context.
-    """
+    """The settings that memory and speed depend on; see :func:`halfbyte.load`."""
 
     context: int | None = None
     batch: int = DEFAULT_BATCH
@@ -71,6 +68,7 @@ class Given(TypedDict, total=False):
     """Settings that a caller gives."""
 
     context: int | None
+    max_context: int
     batch: int
     cache: str
     weights: str
@@ -182,8 +180,10 @@ def capture_model(
 
     Raises
     ------
-    UnsupportedError
+    TaskError
         The architecture gives only the other of the two.
+    UnsupportedError
+        The file has something that halfbyte does not implement.
     """
     settings = settings or Settings()
     architecture = architectures.find(file)
@@ -218,7 +218,7 @@ def capture_model(
         program = adapted(program, file, settings.lora)
     if not encodes and "hidden" in program.outputs:
         name = metadata.text(file, "general.architecture")
-        raise UnsupportedError(
+        raise TaskError(
             f"{file.path}: architecture {name!r} writes no text, it turns texts into vectors: "
             "expected a language model; load_encoder and `halfbyte embed` run it"
         )
@@ -229,7 +229,7 @@ def _without_head(file: ModelFile, program: Program) -> Program:
     """A language model up to the vectors that its head reads."""
     pooling = read_embedding(file).pooling
     if pooling is not Pooling.LAST:
-        raise UnsupportedError(
+        raise TaskError(
             f"{file.path}: expected a model that turns texts into vectors: an encoder, or one "
             f"with pooling 'last'; found a language model with pooling {pooling.name.lower()!r}"
         )

@@ -23,8 +23,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from halfbyte.core.program import Program
-from halfbyte.errors import UnsupportedError, nearest
+from halfbyte.errors import TaskError, UnsupportedError, nearest
 from halfbyte.formats import metadata
+from halfbyte.formats.embedding import turns_into_vectors
 from halfbyte.formats.model_file import ModelFile
 
 if TYPE_CHECKING:
@@ -75,10 +76,10 @@ def names() -> list[str]:
 
 
 def find(file: ModelFile) -> Architecture:
-    """The module for a file's architecture."""
+    """The module for a file's architecture; a page that writes has none of encoders."""
     name = metadata.text(file, "general.architecture")
     if module_name(name) not in names():
-        raise UnsupportedError(
+        raise (TaskError if turns_into_vectors(file) else UnsupportedError)(
             f"{file.path}: architecture {name[:80]!r}: expected one of {nearest(name, names())}"
         )
     return get(name)
