@@ -9,15 +9,21 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from halfbyte.quantize.mixtures import MIXTURES, Mixture, Model, choose
-from halfbyte.weights import F32, FORMATS, WeightFormat
+from halfbyte.weights import F16, F32, FORMATS, WeightFormat
 from halfbyte.weights.base import Preset
 
 Format = type[WeightFormat]
 # Endings of names
 _FLOATS = (
     "token_types.weight", ".ffn_gate_inp.weight", ".shortconv.conv.weight", ".bias",
-    ".ssm_a", ".ssm_d", ".ssm_conv1d.weight", ".ssm_norm.weight",
+    ".ssm_a", ".ssm_d", ".ssm_conv1d.weight", ".ssm_norm.weight", ".altup_router.weight",
+    ".altup_correct_coef.weight", ".altup_predict_coef.weight",
 )  # fmt: skip
+_HALVES = (
+    "altup_proj.weight", "altup_unembd_proj.weight", ".laurel_l.weight", ".laurel_r.weight",
+    "per_layer_model_proj.weight",
+)  # fmt: skip
+_EMBEDDINGS = ("token_embd.weight", "position_embd.weight", "per_layer_token_embd.weight")
 
 
 @dataclass(frozen=True)
@@ -48,17 +54,19 @@ class ResolvedPreset:
         """The format of a matrix by its GGUF name.
 
         `pure`: all matrices take `format`. As in llama.cpp, types of tokens, which it adds as they
-        are, routers and biases stay F32.
+        are, routers and biases stay F32, and some matrices are not quantized.
         """
         if name.endswith(_FLOATS):
             return F32
+        if name.endswith(_HALVES):
+            return self.format if self.format.block == 1 else F16
         if pure:
             return self.format
         if name == "output.weight" or (model.tied and name == "token_embd.weight"):
             if self.mixture is not None and model.is_falcon:
                 return FORMATS["Q8_0"]
             return self.head or self.format
-        if name in ("token_embd.weight", "position_embd.weight"):
+        if name in _EMBEDDINGS:
             return self.embeddings or self.format
         if self.mixture is not None:
             return FORMATS[choose(self.mixture, name, model)]

@@ -1,6 +1,6 @@
 """What determines the shapes and the arithmetic in the config.json of published models.
 
-The smallest official size of each family, up to two billion weights.
+The smallest official size of each family, up to two billion weights that a token multiplies with.
 """
 
 from __future__ import annotations
@@ -133,6 +133,25 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "vocab_size": 100352, "max_position_embeddings": 4096, "layer_norm_eps": 1e-5,
         "rope_theta": 10000.0, "partial_rotary_factor": 0.25, "use_qkv_bias": True,
         "tie_word_embeddings": False,
+    },
+    "Gemma 4 E2B": {
+        "model_type": "gemma4_text", "hidden_size": 1536, "intermediate_size": 6144,
+        "num_hidden_layers": 35, "num_attention_heads": 8, "num_key_value_heads": 1,
+        "head_dim": 256, "global_head_dim": 512, "vocab_size": 262144,
+        "max_position_embeddings": 131072, "rms_norm_eps": 1e-6, "sliding_window": 512,
+        "vocab_size_per_layer_input": 262144, "hidden_size_per_layer_input": 256,
+        "num_kv_shared_layers": 20, "use_double_wide_mlp": True,
+        "final_logit_softcapping": 30.0, "tie_word_embeddings": True,
+        "layer_types": _layers(35, "full_attention", "sliding_attention", tuple(range(4, 35, 5))),
+    },
+    "Gemma 3n E2B": {
+        "model_type": "gemma3n_text", "hidden_size": 2048, "intermediate_size": 8192,
+        "num_hidden_layers": 30, "num_attention_heads": 8, "num_key_value_heads": 2,
+        "head_dim": 256, "vocab_size": 262400, "max_position_embeddings": 32768,
+        "rms_norm_eps": 1e-6, "sliding_window": 512, "vocab_size_per_layer_input": 262144,
+        "hidden_size_per_layer_input": 256, "num_kv_shared_layers": 10, "laurel_rank": 64,
+        "altup_num_inputs": 4, "final_logit_softcapping": 30.0, "tie_word_embeddings": True,
+        "layer_types": _layers(30, "full_attention", "sliding_attention", tuple(range(4, 30, 5))),
     },
 }  # fmt: skip
 

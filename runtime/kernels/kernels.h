@@ -484,8 +484,8 @@ KERNEL(move, a->n, 16, 8, OUT(i32, y) IN(i32, x) IN(i32, plan) INT(n) INT(d) INT
 /* y[n, offset + i] = x[n, i] for y[n, t], x[n, d] */
 KERNEL(concat_part, a->n, 1, a->d * 8, OUT(i32, y) IN(i32, x) INT(n) INT(t) INT(d) INT(offset))
 
-/* y[i] = start + i; only the number of `ids` is used */
-KERNEL(range_from, a->n, 64, 4, OUT(i32, y) IN(i32, ids) INT(n) INT(start))
+/* y[i] = start + i step; only the number of `ids` is used */
+KERNEL(range_from, a->n, 64, 4, OUT(i32, y) IN(i32, ids) INT(n) INT(start) INT(step))
 
 /* y[rows, d] = x[n - rows :, :] */
 KERNEL(last_rows, a->rows, 1, a->d * 4, OUT(f32, y) IN(f32, x) INT(rows) INT(n) INT(d))

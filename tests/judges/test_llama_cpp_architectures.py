@@ -22,11 +22,13 @@ GELU_BOUND = 1e-2  # llama.cpp looks GELU up in a table of F16
 
 # llama.cpp has windows for Gemma 3 only; for others, texts are no longer than the window.
 LENGTHS = {"mistral": 7, "ministral": 7, "qwen2-window": 9, "phi3": 11, "starcoder2": 11}
-# It always scales products of Gemma 3's queries and keys by 1 / sqrt(head_dim), has windows of
-# EXAONE 4 only in 64 layers, rounds the range of gpt-oss's frequencies, and does not know the last
+# It always scales products of Gemma 3's queries and keys by 1 / sqrt(head_dim), knows one number of
+# Gemma 3n's streams, inputs and sparse layers, has windows of EXAONE 4 only in 64 layers, rounds
+# the range of gpt-oss's frequencies, has one epsilon of Falcon Mamba's, and does not know the last
 # five architectures.
 OTHERS = {
-    "gemma3-scale", "exaone4", "gpt_oss", "gptj", "codegen", "gpt_neo", "opt", "nanochat",
+    "gemma3-scale", "gemma3n-shared", "exaone4", "gpt_oss", "falcon_mamba", "gptj", "codegen",
+    "gpt_neo", "opt", "nanochat",
 }  # fmt: skip
 QUANTIZED = [
     "qwen2", "qwen3", "gemma3", "phi3-long", "gpt2", "gemma2", "bloom", "falcon-groups", "mixtral",

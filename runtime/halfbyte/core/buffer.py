@@ -27,6 +27,22 @@ class Size:
     def __str__(self) -> str:
         return f"{self.name}≤{self.maximum}"
 
+    def at(self, registers: Mapping[str, int]) -> int:
+        """Its value in one run."""
+        return registers[self.name]
+
+
+@dataclass(frozen=True)
+class SumSize(Size):
+    """A size that follows from others: the sum of these, less that of `minus`."""
+
+    plus: tuple[Size, ...] = ()
+    minus: tuple[Size, ...] = ()
+
+    def at(self, registers: Mapping[str, int]) -> int:
+        """Its value in one run."""
+        return sum(s.at(registers) for s in self.plus) - sum(s.at(registers) for s in self.minus)
+
 
 Dim = int | Size
 
@@ -38,7 +54,7 @@ def maximum(dim: Dim) -> int:
 
 def at(dim: Dim, registers: Mapping[str, int]) -> int:
     """A dimension's value in one run."""
-    return registers[dim.name] if isinstance(dim, Size) else dim
+    return dim.at(registers) if isinstance(dim, Size) else dim
 
 
 class Kind(StrEnum):

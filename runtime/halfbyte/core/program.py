@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.core.buffer import SHARED, Buffer, Dim, Kind, Size
+from halfbyte.core.buffer import SHARED, Buffer, Dim, Kind, Size, SumSize
 from halfbyte.core.dtypes import dtype_key
 from halfbyte.core.instruction import Instruction
 from halfbyte.errors import ProgramError, printable
@@ -52,6 +52,12 @@ class Program:
         if maximum < 1:
             raise ProgramError(f"{self.name}: size '{name}' has maximum {maximum}, expected >= 1")
         return self.sizes.setdefault(name, Size(name, maximum))
+
+    def sum_size(
+        self, name: str, maximum: int, plus: tuple[Size, ...], minus: tuple[Size, ...]
+    ) -> Size:
+        """A size that follows from others; see :class:`SumSize`."""
+        return self.sizes.setdefault(name, SumSize(name, maximum, plus, minus))
 
     def input(self, name: str, dtype: str, shape: tuple[Dim, ...]) -> Buffer:
         """A buffer that the caller fills before a run."""

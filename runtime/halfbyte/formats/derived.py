@@ -135,6 +135,20 @@ def with_columns(tensor: Tensor, name: str, order: npt.NDArray[np.integer[Any]])
     return DerivedTensor(name, tensor.format, tensor.shape, make)
 
 
+def padded(tensor: Tensor, name: str, more: int) -> Tensor:
+    """The matrix with further rows, whose bytes are zeros."""
+    rows, columns = tensor.shape
+
+    def make(first: int, count: int) -> U8:
+        data = np.zeros((count, tensor.format.row_bytes(columns)), np.uint8)
+        known = min(first + count, rows) - first
+        if known > 0:
+            data[:known] = tensor.take(first, known)
+        return data
+
+    return DerivedTensor(name, tensor.format, (rows + more, columns), make)
+
+
 def stacked(tensors: Sequence[Tensor], name: str) -> Tensor:
     """Matrices of one shape and format as one tensor [matrices, rows, columns]."""
     first_tensor = tensors[0]

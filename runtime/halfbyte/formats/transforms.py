@@ -23,7 +23,7 @@ class Transform:
     If `moves`, values are only permuted, and arrays may have any dtype (BF16 as uint16); otherwise
     they are float32. If it `widens`, GGUF has the result in F32, in a shape of its own. `factors`
     multiply rows, or all of them alike. `columns` permutes the numbers of columns. With `axes` and
-    `rows` the axes are permuted first, then the rows by their numbers.
+    `rows` the axes are permuted first, then the rows by their numbers. `more` rows of zeros follow.
     """
 
     name: str  # for people
@@ -34,6 +34,7 @@ class Transform:
     columns: Callable[[Array], Array] | None = None
     axes: tuple[int, ...] = ()
     rows: Callable[[Array], Array] | None = None
+    more: int = 0
 
 
 SAME = Transform("as it is", lambda x: x)
@@ -84,6 +85,13 @@ def _tile(x: Array, groups: tuple[int, int, int], first: int) -> Array:
 
 def _from_row(x: Array, first: int) -> Array:
     return x[first:]
+
+
+def padded(more: int) -> Transform:
+    """A matrix with further rows of zeros."""
+    if not more:
+        return SAME
+    return Transform(f"{more} more rows", partial(np.pad, pad_width=((0, more), (0, 0))), more=more)
 
 
 def from_row(first: int) -> Transform:

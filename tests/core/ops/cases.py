@@ -130,8 +130,9 @@ def _tables() -> Iterator[Case]:
             ids = np.array([3, 0, m - 1, 3, m, 6, -1, 2**31 - 1, -(2**31)], np.int32)
             w = weight(name, m, whole(name, 96))
             yield Case(f"{name}-{m}", ops.gather, {"w": w, "ids": ids})
-    for n in (1, 5, 130):
-        yield Case(f"{n}", ops.range_from, {"ids": np.zeros(n, np.int32)}, {"start": 7})
+    for n, step in ((1, 1), (5, 3), (130, 1), (130, 35)):
+        attributes = {"start": 7, "step": step}
+        yield Case(f"{n}-{step}", ops.range_from, {"ids": np.zeros(n, np.int32)}, attributes)
     for n, rows in ((1, 1), (5, 1), (5, 5), (5, 2)):
         yield Case(f"{n}-{rows}", ops.last_rows, {"x": activations(n, 19)}, {"rows": rows})
 

@@ -31,6 +31,8 @@ F32Array = npt.NDArray[np.float32]
 
 GOLDENS = Path(__file__).with_name("goldens")
 COLUMNS = 64  # tokens whose logits are stored
+_GAINS = (".weight", "_scalar", ".scale", "_scale")  # ends of names
+_SHIFTED = re.compile(r"(gemma[23]?|nemotron)\b")  # models whose gains lack one
 
 
 def config(name: str) -> dict[str, Any]:
@@ -56,7 +58,7 @@ def values(name: str, shape: tuple[int, ...]) -> F32Array:
     uniform = ((raw >> np.uint64(11)) * 2.0**-52 - 1).astype(np.float32).reshape(shape)
     if len(shape) > 1:
         return uniform * np.float32((3 / shape[-1]) ** 0.5)
-    gain = name.endswith(".weight") and not name.startswith(("gemma", "nemotron"))
+    gain = name.endswith(_GAINS) and not _SHIFTED.match(name)
     return np.asarray(uniform * np.float32(0.2) + np.float32(gain))  # also of a scalar
 
 

@@ -124,3 +124,25 @@ def test_a_missing_expert_is_named(tmp_path: Path) -> None:
     expected = r"'blk.1.ffn_up_exps.weight': expected 4 experts, expert 2 is missing"
     with pytest.raises(FormatError, match=expected):
         open_model(folder)
+
+
+def test_inputs_of_layers_are_padded(tmp_path: Path) -> None:
+    """Tokens that are not of a text may have none: as in llama.cpp's files, theirs are zeros."""
+    folder, rows = write(tmp_path / "m", "gemma3n", "model.safetensors"), 250
+    write_json(
+        folder / "config.json", models.config("gemma3n") | {"vocab_size_per_layer_input": rows}
+    )
+    shapes = models.read_golden("gemma3n")[0]
+    tensors = {n: models.values(f"gemma3n/{n}", tuple(shape)) for n, shape in shapes.items()}
+    name = "model.embed_tokens_per_layer.weight"
+    tensors[name] = tensors[name][:rows]
+    tensors["model.embed_audio.embedding.weight"] = np.zeros((2, 2), np.float32)
+    write_safetensors(folder / "model.safetensors", tensors)
+    assert "tensors of images and sound (1, such as" in " ".join(open_model(folder).notes)
+    table = open_model(folder).tensors["per_layer_token_embd.weight"]
+    expected = np.pad(tensors[name], ((0, table.shape[0] - rows), (0, 0)))
+    np.testing.assert_array_equal(table.decode(), expected)
+    parts = [table.take(first, 7) for first in range(0, len(expected), 7)]
+    np.testing.assert_array_equal(np.concatenate(parts), table.rows)
+    with halfbyte.load(folder) as model:
+        assert np.isfinite(model.feed([1, rows + 3])).all()

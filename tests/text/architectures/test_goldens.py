@@ -9,7 +9,7 @@ import pytest
 from tests.text.architectures import configs, models
 
 import halfbyte
-from halfbyte.formats import metadata
+from halfbyte.formats import MetadataValue, metadata
 from halfbyte.text import architectures
 from halfbyte.text.opening import open_model
 
@@ -42,6 +42,8 @@ def test_passes_and_batches_change_nothing(name: str, tmp_path: Path) -> None:
         single = np.vstack([model.feed([token]).copy() for token in ids])
         np.testing.assert_array_equal(single, at_once)
         np.testing.assert_array_equal(batched.logits(ids), at_once)
+        batched.reset()
+        np.testing.assert_array_equal(batched.feed(ids, rows=3), at_once[-3:])
     with halfbyte.load(path, passes=False) as plain:
         assert models.largest_difference(plain.logits(ids), at_once) < 1e-5
 
@@ -74,3 +76,18 @@ def test_phi3_takes_short_factors_for_short_texts(tmp_path: Path) -> None:
     ids = models.ids("phi3-long")[:24]
     with halfbyte.load(path, context=24) as short, halfbyte.load(path, context=25) as long:
         assert models.largest_difference(short.logits(ids), long.logits(ids)) > 1e-3
+
+
+def test_gate_and_up_of_experts_in_one_tensor(tmp_path: Path) -> None:
+    """As llama.cpp's converter writes them."""
+
+    def merge(metadata: dict[str, MetadataValue], tensors: dict[str, models.F32Array]) -> None:
+        for layer in range(3):
+            parts = (tensors.pop(f"blk.{layer}.ffn_{n}_exps.weight") for n in ("gate", "up"))
+            tensors[f"blk.{layer}.ffn_gate_up_exps.weight"] = np.concatenate([*parts], axis=1)
+
+    apart = models.write(tmp_path / "apart.gguf", "gemma4-experts")
+    merged = models.write(tmp_path / "merged.gguf", "gemma4-experts", change=merge)
+    ids = models.ids("gemma4-experts")
+    with halfbyte.load(apart) as model, halfbyte.load(merged) as other:
+        np.testing.assert_array_equal(other.logits(ids), model.logits(ids))

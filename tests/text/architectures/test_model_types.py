@@ -14,7 +14,8 @@ from halfbyte.text import architectures
 
 OPEN = [
     "apertus", "arcee", "bloom", "codegen", "cohere", "cohere2", "ernie4_5", "exaone4",
-    "falcon", "falcon_h1", "gemma", "gemma2", "gemma3", "gemma3_text", "glm", "glm4", "gpt2",
+    "falcon", "falcon_h1", "gemma", "gemma2", "gemma3", "gemma3_text", "gemma3n", "gemma4", "glm",
+    "glm4", "gpt2",
     "gpt_bigcode", "gpt_neo", "gpt_neox", "gpt_oss", "gptj", "granite", "granitemoe",
     "granitemoehybrid", "helium", "hunyuan_v1_dense", "lfm2", "lfm2_moe", "llama", "mamba",
     "mamba2", "ministral", "ministral3", "mistral", "mistral3", "mixtral", "mpt", "nanochat",
@@ -23,7 +24,18 @@ OPEN = [
     "starcoder2",
 ]  # fmt: skip
 
-MORE = ["granitemoeshared", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5_text"]  # beyond the sixty
+MORE = [
+    "ernie4_5_moe",
+    "falcon_mamba",
+    "gemma3n_text",
+    "gemma4_text",
+    "gemma4_unified",
+    "gemma4_unified_text",
+    "granitemoeshared",
+    "qwen3_5_moe",
+    "qwen3_5_moe_text",
+    "qwen3_5_text",
+]  # beyond the sixty
 ENCODERS = [
     "bert", "camembert", "data2vec-text", "distilbert", "electra", "ernie", "eurobert", "gte",
     "jina_embeddings_v3", "modernbert", "mpnet", "nomic_bert", "roberta", "xlm-roberta",
@@ -33,14 +45,15 @@ VARIANTS = {"gemma_embedding", "jina_bert_v2"}  # other models' types, with othe
 
 STATE = "its layers with a state are not built"
 CLOSED = {
-    "gemma3n": "inputs for each layer, and layers that share keys and values",
-    "gemma4": "inputs for each layer, and layers that share keys and values",
     "rwkv": STATE,
 }
 
-INNER = {  # folders with a vision model
+INNER = {  # folders with a vision model, or one of sound
     "mistral3": "ministral3",
     "gemma3": "gemma3",
+    "gemma3n": "gemma3n",
+    "gemma4": "gemma4",
+    "gemma4_unified": "gemma4-unified",
     "qwen3_5": "qwen3_5",
     "qwen3_5_moe": "qwen3_5_moe",
 }
@@ -67,6 +80,7 @@ def test_text_model_of_a_larger_one(name: str) -> None:
     assert str(names.metadata) == str(naming(inner, types).metadata)
     assert names.rename("language_model.model.norm.weight") == names.rename("model.norm.weight")
     assert names.rename("vision_tower.layers.0.weight") is None
+    assert names.rename("model.embed_audio.embedding.weight") is None
 
 
 @pytest.mark.parametrize("name", CLOSED)
@@ -122,6 +136,20 @@ REFUSED = [
     ("falcon_h1", {"mamba_norm_before_gate": True}, "_gate': expected False, found True"),
     ("falcon_h1", {"ssm_multipliers": [1.0] * 4}, "'ssm_multipliers': expected 5 numbers, found 4"),
     ("falcon_h1", {"tie_word_embeddings": True}, "expected False, found True"),
+    ("gemma4", {"use_bidirectional_attention": "all"}, "'vision' or None, found 'all'"),
+    ("gemma4", {"layer_types": ["sliding_attention"] * 6}, "expected 'full_attention' at the end"),
+    ("gemma4", {"num_kv_shared_layers": 7}, "'num_kv_shared_layers': expected 1 to 6, found 7"),
+    ("gemma4", {"per_layer_config": {"1": {"head_dim": 64}}}, "expected the same sizes in all"),
+    ("gemma4", {"per_layer_config": {"0": {"head_dim": 64}}}, "full_attention', and no others"),
+    ("gemma4", {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "or 'proportional'"),
+    ("gemma3n", {"altup_correct_scale": False}, "_correct_scale': expected True, found False"),
+    ("gemma3n", {"altup_num_inputs": 17}, "'altup_num_inputs': expected 1 to 16, found 17"),
+    ("gemma3n", {"activation_sparsity_pattern": [1.0] * 5}, "expected 5 numbers of 0 and more"),
+    ("gemma3n", {"vocab_size_per_layer_input": 1000}, "_per_layer_input': expected 1 to 264, foun"),
+    ("ernie4_5_moe", {"moe_layer_interval": 2}, "'moe_layer_interval': expected 1, found 2"),
+    ("ernie4_5_moe", {"moe_layer_end_index": 1}, "expected -1 or 2, found 1"),
+    ("ernie4_5_moe", {"moe_layer_start_index": 4}, "_index': expected 1 to 3, found 4"),
+    ("falcon_mamba", {"mixer_rms_eps": 0.0}, "'mixer_rms_eps': expected a positive number"),
     ("ministral3", {"sliding_window": 4096}, "'sliding_window': expected None, found 4096"),
 ]  # fmt: skip
 

@@ -104,7 +104,7 @@ class NativeExecutable:
         self._patches = memory.reach(np.array(patches, PATCH))
         self._values = np.zeros(len(registers), np.int32)
         self._registers = memory.aligned(self._values.nbytes).view(np.int32)
-        self._limits = [size.maximum for size in program.sizes.values()]
+        self._sizes = list(program.sizes.values())
         self._pool = new_pool(self._library, threads)
         tuned = isinstance(threads, AtMost) and self.threads > 1
         self.tuner = Tuner(self.threads) if tuned else None
@@ -194,10 +194,12 @@ class NativeExecutable:
     def _set(self, registers: Mapping[str, int]) -> None:
         if self._closed:
             raise ProgramError(f"{self.program.name}: is closed")
-        for index, (name, limit) in enumerate(zip(self.program.sizes, self._limits, strict=True)):
-            value = registers[name]
-            if not 0 <= value <= limit:
-                raise ProgramError(f"{self.program.name}: {name} = {value}, expected 0 to {limit}")
+        for index, size in enumerate(self._sizes):
+            value = size.at(registers)
+            if not 0 <= value <= size.maximum:
+                raise ProgramError(
+                    f"{self.program.name}: {size.name} = {value}, expected 0 to {size.maximum}"
+                )
             self._values[index] = value
         if len(self._values):
             self._registers[...] = self._values

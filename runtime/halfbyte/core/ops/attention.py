@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.core.ops.activation import softmax
+from halfbyte.core.ops.activation import softmax_of
 from halfbyte.core.ops.linear import dynamic_quantize
 from halfbyte.core.ops.operator import operator
 from halfbyte.weights import Q8_0
@@ -189,7 +189,7 @@ def group_query_attention(
     values = _float_rows(v[:, first:total])
     g, _, h = values.shape
     group = c // (g * h)
-    queries = q.reshape(n, -1, h).transpose(1, 0, 2)  # [heads, n, h]
+    queries = q.reshape(n, c // h, h).transpose(1, 0, 2)  # [heads, n, h]
     if k.dtype == np.uint8:
         scores = _products_q8_0(queries, _key_rows_q8_0(k)[:, first:total])
     else:
@@ -207,7 +207,7 @@ def group_query_attention(
         scores = np.concatenate(
             [scores, np.broadcast_to(sinks[:, None, None], (*scores.shape[:2], 1))], -1
         )
-    weights = softmax.meaning(scores.reshape(-1, scores.shape[2])).reshape(scores.shape)
+    weights = softmax_of(scores)
     weights = weights[..., : total - first]
     y = weights @ np.repeat(values, group, axis=0)
     return np.ascontiguousarray(y.transpose(1, 0, 2), np.float32).reshape(n, c)

@@ -143,11 +143,15 @@ def with_bias(y: F32, bias: F32 | None, r: F32 | None) -> F32:
     "Range",
     "ids:i32[n] -> y:i32[n]",
     reads={"ids": lambda d: 0},
-    demands={"start + n of 2^31 and less": lambda d: -LIMIT <= d["start"] <= LIMIT - d["n"]},
+    demands={
+        "step of 1 and more, start + n step of 2^31 and less": lambda d: (
+            d["step"] >= 1 and -LIMIT <= d["start"] <= LIMIT - d["n"] * d["step"]
+        ),
+    },
 )
-def range_from(ids: I32, *, start: int) -> I32:
-    """start, start + 1, ..., as many as ids. Source: ONNX Range."""
-    return np.arange(start, start + len(ids), dtype=np.int32)
+def range_from(ids: I32, *, start: int, step: int = 1) -> I32:
+    """start, start + step, ..., as many as ids. Source: ONNX Range."""
+    return np.arange(start, start + len(ids) * step, step, dtype=np.int32)
 
 
 @operator(

@@ -20,10 +20,24 @@ from halfbyte.formats.checkpoints.shards import (
     read_shards,
     read_weights,
 )
-from halfbyte.formats.derived import aligned, permuted, reordered, scaled, widened, with_columns
+from halfbyte.formats.derived import (
+    aligned,
+    padded,
+    permuted,
+    reordered,
+    scaled,
+    widened,
+    with_columns,
+)
 from halfbyte.formats.huggingface.config import Keys
 from halfbyte.formats.huggingface.experts import with_stacks
-from halfbyte.formats.huggingface.names import Naming, Translators, as_metadata, naming
+from halfbyte.formats.huggingface.names import (
+    Naming,
+    Translators,
+    as_metadata,
+    is_of_senses,
+    naming,
+)
 from halfbyte.formats.huggingface.quantized import with_plain_weights
 from halfbyte.formats.huggingface.sentence_transformers import read_embedding_files
 from halfbyte.formats.huggingface.shapes import Shapes, check_layers
@@ -73,6 +87,10 @@ def read_folder(
         weights = read_folder_weights(folder)
     if quantization.values:
         weights = with_plain_weights(weights, quantization, str(folder), notes)
+    if senses := [name for name in weights.tensors if is_of_senses(name)]:
+        notes.append(
+            f"tensors of images and sound ({len(senses)}, such as {senses[0]!r}): passed over"
+        )
     kind = f"Hugging Face, {weights.kind}"
     tensors = model_tensors(str(folder), names, weights)
     embedding, more = read_embedding_files(folder, names, weights, notes)
@@ -162,6 +180,8 @@ def _converted(name: str, tensor: Tensor, transform: Transform) -> Tensor:
         return scaled(tensor, name, transform.factors)
     if transform.columns is not None:
         return with_columns(tensor, name, transform.columns(np.arange(tensor.columns)))
+    if transform.more:
+        return padded(tensor, name, transform.more)
     if len(tensor.shape) == 1 or transform.widens:
         return widened(tensor, name, transform.apply)
     if transform is SAME:

@@ -75,7 +75,11 @@ class Naming:
             A tensor that this kind of model does not have.
         """
         plain = _BIAS.sub(".bias", _BARE.sub(r"\1.weight", _OPTIONAL.sub("", name)))
-        if _DROPPED.search(plain) or (self.tied and plain == "lm_head.weight"):
+        if (
+            _DROPPED.search(plain)
+            or is_of_senses(name)
+            or (self.tied and plain == "lm_head.weight")
+        ):
             return None
         if self.dropped and (plain.startswith(self.dropped) or name.startswith(self.dropped)):
             return None
@@ -108,18 +112,26 @@ _LAYER = re.compile(
 )
 _OUTER = re.compile(r"(?P<part>[\w.]+)\.(?P<kind>weight|bias|gamma|beta)")
 _EXPERT = re.compile(r"(.*experts)\.(\d{1,4})\.(\w+)")  # with matrices of its own
-# Which have no ".weight": stacked experts, vectors of state spaces, sinks
+# Which have no ".weight": stacked experts, vectors of state spaces, sinks, factors
 _BARE = re.compile(
     r"(experts\.(?:gate_up|down)_proj|\.(?:A_log|D|dt_bias|sinks|expert_bias)"
-    r"|act_fn\.\w+)$"
+    r"|\.(?:layer_scalar|router\.scale|per_expert_scale|correct_output_scale"
+    r"|e_score_correction_bias)|act_fn\.\w+)$"
 )
 _BIAS = re.compile(r"(?<=_proj)_bias$")  # of stacked experts
 _KINDS = {"gamma": "weight", "beta": "bias"}  # of norms, in files of TensorFlow's time
-# Tables and masks saved by old versions; parts of a model that are not for text
+# Tables and masks saved by old versions
 _DROPPED = re.compile(
     r"rotary_emb\.inv_freq$|^(position|token_type)_ids$|^h\.\d{1,4}\.attn\.(masked_)?bias$"
-    r"|^(vision_tower|multi_modal_projector|visual)\."
 )
+_SENSES = re.compile(
+    r"^(vision_tower|audio_tower|embed_vision|embed_audio|multi_modal_projector|visual)\."
+)
+
+
+def is_of_senses(name: str) -> bool:
+    """Whether a tensor is of a model of images or sound, beside that of text."""
+    return _SENSES.match(_OPTIONAL.sub("", name)) is not None
 
 
 def _without_number(part: str) -> tuple[str, str]:

@@ -16,7 +16,7 @@ Shape = tuple[int, ...]
 
 
 class Shapes:
-    """Expected shapes by GGUF name; `own` are an architecture's exceptions."""
+    """Expected shapes by GGUF name; `own` are an architecture's exceptions, or those of a layer."""
 
     def __init__(
         self, metadata: Mapping[str, MetadataValue], own: Mapping[str, Shape] | None = None
@@ -60,8 +60,8 @@ class Shapes:
         if whole in self._matrices:  # the shape of a bias, or of a tensor without an ending
             return self._matrices[whole]
         part, _, kind = whole.rpartition(".")
-        if part in self._matrices:
-            shape = self._matrices[part]
+        shape = self._matrices.get(name.removesuffix(f".{kind}"), self._matrices.get(part))
+        if shape is not None:
             if kind.endswith("]"):
                 return shape[1:]
             return shape if kind == "weight" else shape[:-1]

@@ -65,10 +65,11 @@ class RotaryConfig(Config):
     yarn: Yarn | None = None  # how `rope_factor` is spread over frequencies; None for evenly
 
 
-def sizes(keys: Keys, epsilon: str, kv_heads: int = 0) -> Config:
+def sizes(keys: Keys, epsilon: str, kv_heads: int = 0, hidden: int = 0) -> Config:
     """The sizes of a decoder, checked for ranges and consistency.
 
-    `kv_heads` are those of layers with attention, if others have none.
+    `kv_heads` are those of layers with attention, if others have none; with `hidden`, those and the
+    feed-forward parts' hidden elements are the caller's to check.
     """
     dim, heads = keys.size("embedding_length", 1 << 20), keys.size("attention.head_count", 1 << 12)
     kv_heads = kv_heads or keys.size("attention.head_count_kv", 1 << 12, heads)
@@ -78,11 +79,11 @@ def sizes(keys: Keys, epsilon: str, kv_heads: int = 0) -> Config:
             f"{heads} heads do not fit {kv_heads} key/value heads and width {dim}",
         )
     head_dim = keys.size("attention.key_length", 1 << 12, max(dim // heads, 1))
-    hidden = 1 if keys.has("expert_feed_forward_length") else None  # experts in all layers
+    usual = 1 if keys.has("expert_feed_forward_length") else None  # experts in all layers
     return Config(
         layers=keys.size("block_count", 1 << 10),
         dim=dim,
-        hidden=keys.size("feed_forward_length", 1 << 22, hidden),
+        hidden=hidden or keys.size("feed_forward_length", 1 << 22, usual),
         heads=heads,
         kv_heads=kv_heads,
         head_dim=head_dim,
@@ -102,14 +103,15 @@ def vocabulary(keys: Keys) -> int:
 
 def rotary(
     keys: Keys, *, scalings: tuple[str, ...] = (), period: int = 0,
-    epsilon: str = "attention.layer_norm_rms_epsilon", kv_heads: int = 0, whole: bool = True,
+    epsilon: str = "attention.layer_norm_rms_epsilon", kv_heads: int = 0, hidden: int = 0,
+    whole: bool = True,
 ) -> RotaryConfig:  # fmt: skip
     """Sizes of a decoder with rotary positions.
 
     The caller handles the types of scaling in `scalings`; for `period` see :meth:`Keys.windows`,
-    for `kv_heads` :func:`sizes`, for `whole` :class:`Yarn`.
+    for `kv_heads` and `hidden` :func:`sizes`, for `whole` :class:`Yarn`.
     """
-    c = sizes(keys, epsilon, kv_heads)
+    c = sizes(keys, epsilon, kv_heads, hidden)
     rotated = keys.size("rope.dimension_count", c.head_dim, c.head_dim)
     if rotated % 2:
         raise keys.error("rope.dimension_count", f"expected an even number, found {rotated}")
@@ -350,18 +352,23 @@ class Decoder(Parts):
         `query_rope` rotates queries, if it is not `rope`. For `softcap`, `slopes` and `sinks` see
         :func:`halfbyte.core.ops.group_query_attention`.
         """
+        keys, values = self.cached(block, k, v, rope)
+        mixed: Buffer = ops.group_query_attention(
+            self.rotate(q, query_rope or rope), keys, values, slopes, sinks,
+            position=self.position, scale=scale or self.config.head_dim**-0.5, window=window,
+            softcap=softcap,
+        )  # fmt: skip
+        return mixed
+
+    def cached(self, block: str, k: Buffer, v: Buffer, rope: Rope | None) -> tuple[Buffer, Buffer]:
+        """A layer's cache of keys, which are rotated, and of values, with these tokens' own."""
         c, context = self.config, self.position.maximum
         key_blocks = (c.kv_heads, -(-context // ops.KEY_BLOCK), c.head_dim, ops.KEY_BLOCK)
         keys = self.program.cache(block + "k", self.cache, key_blocks)
         values = self.program.cache(block + "v", self.cache, (c.kv_heads, context, c.head_dim))
         ops.cache_write_keys(self.rotate(k, rope), keys, position=self.position)
         ops.cache_write(v, values, position=self.position)
-        mixed: Buffer = ops.group_query_attention(
-            self.rotate(q, query_rope or rope), keys, values, slopes, sinks,
-            position=self.position, scale=scale or c.head_dim**-0.5, window=window,
-            softcap=softcap,
-        )  # fmt: skip
-        return mixed
+        return keys, values
 
     def causal_conv(
         self, x: Buffer, block: str, part: str, taps: int, *, first: int = 0, whole: int = 0

@@ -12,6 +12,7 @@ import numpy as np
 
 from halfbyte.core import ops
 from halfbyte.core.buffer import Buffer, maximum
+from halfbyte.formats.derived import reordered
 from halfbyte.formats.transforms import FLATTENED
 from halfbyte.text.architectures._decoder import Parts, glued
 from halfbyte.text.architectures._keys import Keys
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 MAX_EXPERTS = 1 << 10
 _MAX_HIDDEN = 1 << 22
 _SCORES = "exp_probs_b.bias"
+_FACTORS = "ffn_down_exps.scale"
 _SOFTMAX, SIGMOID, _CHOSEN = 1, 2, 3  # llama.cpp's `expert_gating_func`
 
 # Parts of a layer's names in config.json's folders -> GGUF's. Each expert has its own matrices, or
@@ -133,14 +135,17 @@ def translate_shared(config: Translation, hidden: int) -> None:
     config.transforms["ffn_gate_inp_shexp.weight"] = FLATTENED
 
 
-def mixture(model: Parts, x: Buffer, name: str, experts: Experts, kind: str) -> Buffer:
+def mixture(
+    model: Parts, x: Buffer, name: str, experts: Experts, kind: str, router: Buffer | None = None
+) -> Buffer:
     """The sum of the results of each token's experts, [n, dim].
 
     An expert computes act(gate) * up through `down`, all of them with biases if there are any; the
-    activation is one of :func:`glued`.
+    activation is one of :func:`glued`. The router reads x, or what it is given. Results may have a
+    factor for each expert (``ffn_down_exps.scale``).
     """
     e, dim = experts, maximum(x.shape[1])
-    logits = model.linear(x, name + "ffn_gate_inp", e.count, bias=None)
+    logits = model.linear(router or x, name + "ffn_gate_inp", e.count, bias=None)
     p = ops.unary(logits, function="sigmoid") if e.sigmoid else ops.softmax(logits)
     scores = None
     if model.has(name + _SCORES):  # by which experts are chosen, in place of probabilities
@@ -150,9 +155,14 @@ def mixture(model: Parts, x: Buffer, name: str, experts: Experts, kind: str) -> 
         p, scores, u=e.used, normalize=e.normalize, scale=e.scale
     )
     x = ops.expert_rows(x, rows)
+    if model.has(name + _FACTORS):
+        factors = model.tensor(name + _FACTORS, e.count).decode()[:, None]
+        each = ops.expert_rows(model.program.constant(name + _FACTORS, factors), ids)
+        each = ops.expert_rows(each.view((model.n.maximum * e.used, 1)), places)
+        weights = ops.mul(weights, each)
 
     def product(x: Buffer, part: str, outputs: int, inputs: int) -> Buffer:
-        w = model.weight(f"{name}ffn_{part}_exps.weight", e.count, outputs, inputs)
+        w = _stack(model, name, part, (e.count, outputs, inputs))
         y: Buffer = ops.matmul_experts(x, w, ends, u=e.used)
         bias = f"{name}ffn_{part}_exps.bias"
         if model.has(bias):
@@ -164,6 +174,17 @@ def mixture(model: Parts, x: Buffer, name: str, experts: Experts, kind: str) -> 
     y = product(glued(model, gate, up, kind), "down", dim, e.hidden)
     sums: Buffer = ops.sum_experts(y, weights, places, d=dim)
     return sums
+
+
+def _stack(model: Parts, name: str, part: str, shape: tuple[int, int, int]) -> Buffer:
+    """The matrices of all experts; those of gate and up may be in one tensor, gate first."""
+    whole = f"{name}ffn_gate_up_exps.weight"
+    if part == "down" or not model.has(whole):
+        return model.weight(f"{name}ffn_{part}_exps.weight", *shape)
+    count, rows, columns = shape
+    both = model.tensor(whole, count, 2 * rows, columns)
+    numbers = np.arange(both.row_count).reshape(count, 2, rows)[:, ("gate", "up").index(part)]
+    return model.program.weight(reordered(both, f"{whole}[{part}]", numbers, both))
 
 
 def gated(model: Parts, x: Buffer, y: Buffer, name: str) -> Buffer:

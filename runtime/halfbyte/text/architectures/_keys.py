@@ -15,6 +15,8 @@ from halfbyte.formats import metadata
 from halfbyte.formats.embedding import DENSE_NUMBERS
 from halfbyte.formats.model_file import ModelFile
 
+_MOST = 1e6
+
 # Further keys of llama.cpp's, with the values that describe the models built here. PASSED are those
 # that change no result without experts, YaRN and, in language models, pooling.
 _OTHERS: dict[str, object] = {
@@ -89,6 +91,18 @@ class Keys:
         if default is None:
             return metadata.integer(self.file, name, low, high)
         return metadata.integer(self.file, name, low, high, default)
+
+    def sizes(
+        self, key: str, high: int, layers: int, default: int | None = None
+    ) -> tuple[int, ...]:
+        """As :meth:`size`, of each layer, if there are as many of them."""
+        values: Any = self.file.metadata.get(self._name(key))
+        if not isinstance(values, np.ndarray):
+            return (self.size(key, high, default),) * layers
+        whole = values.shape == (layers,) and values.dtype.kind in "iu"
+        if not whole or not all(1 <= value <= high for value in values.tolist()):
+            raise self.error(key, f"expected {layers} integers from 1 to {high}")
+        return tuple(values.tolist())
 
     def number(self, key: str, default: float | None = None) -> float:
         """A positive number."""
@@ -174,6 +188,14 @@ class Keys:
             return ()
         if not isinstance(values, np.ndarray) or values.shape != (count,) or values.dtype != bool:
             raise self.error(key, f"expected {count} flags")
+        return tuple(values.tolist())
+
+    def numbers(self, key: str, count: int) -> tuple[float, ...]:
+        """As many numbers of any sign, which may be -infinity."""
+        values: Any = self.file.metadata.get(self._name(key))
+        floats = isinstance(values, np.ndarray) and values.dtype.kind == "f"
+        if not floats or values.shape != (count,) or not np.all(values < _MOST):
+            raise self.error(key, f"expected {count} numbers below {_MOST:g}")
         return tuple(values.tolist())
 
     def attends(self, layers: int) -> tuple[tuple[bool, ...], int]:

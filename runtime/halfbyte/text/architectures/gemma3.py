@@ -53,7 +53,7 @@ def translate_as(config: Translation, architecture: str) -> None:
     keys.expect("attn_logit_softcapping", None)
     keys.expect("final_logit_softcapping", None)
     config.decoder(architecture, 256)
-    _translate_rope(config)
+    translate_rope(config)
     period = keys.integer("sliding_window_pattern", keys.integer("_sliding_window_pattern", PERIOD))
     layers = config.local_layers(lambda layer: (layer + 1) % period != 0)
     config.windows(layers)
@@ -74,7 +74,7 @@ def translate_as(config: Translation, architecture: str) -> None:
     config.tied = keys.boolean("tie_word_embeddings", True)
 
 
-def _translate_rope(config: Translation) -> None:
+def translate_rope(config: Translation) -> None:
     """Bases of the layers without a window and of those with one."""
     keys, rope = config.keys, config.keys.rope()
     local = rope.inner("sliding_attention")

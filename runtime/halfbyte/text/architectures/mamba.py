@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 
 TABLES: frozenset[str] = frozenset()
 EQUALIZED = mamba2.EQUALIZED
-MODEL_TYPES = ("mamba",)
+MODEL_TYPES = ("mamba", "falcon_mamba")
 build = mamba2.build
+_EPSILON = "attention.layer_norm_rms_epsilon"
+_MIXER_EPSILON = "ssm.rms_epsilon"  # which llama.cpp does not have
 
 
 def translate(config: Translation) -> None:
@@ -41,7 +43,10 @@ def translate(config: Translation) -> None:
     if keys.get("time_step_rank") != "auto":
         rank = keys.integer("time_step_rank", rank, maximum=_ssm.MAX_HEADS)
     config.metadata["ssm.time_step_rank"] = np.uint32(rank)
-    config.metadata["ssm.dt_b_c_rms"] = False
+    config.metadata["ssm.dt_b_c_rms"] = config.kind == "falcon_mamba"
+    epsilon = np.float32(keys.number("mixer_rms_eps", 1e-6))
+    if config.kind == "falcon_mamba" and epsilon != config.metadata[_EPSILON]:
+        config.metadata[_MIXER_EPSILON] = epsilon
     config.shapes |= {
         "ssm_in": (2 * channels, dim),
         "ssm_conv1d": (channels, 1, taps),
@@ -58,11 +63,15 @@ def translate(config: Translation) -> None:
 
 @dataclass(frozen=True)
 class _Mixer:
-    """A layer of Mamba; `rank` are the numbers that steps are made from."""
+    """A layer of Mamba.
+
+    `rank` are the numbers that steps are made from; `epsilon` is that of their norm and that of
+    what channels write and read, 0 if there are none.
+    """
 
     space: StateSpace
     rank: int
-    norms: bool
+    epsilon: float
 
     def mixed(self, model: Decoder, x: Buffer, block: str) -> Buffer:
         """A layer's result for x [n, dim]."""
@@ -70,8 +79,8 @@ class _Mixer:
         new, gate = model.fused(x, block + "ssm_in", (channels, channels))
         new = ops.silu(model.causal_conv(new, block, "ssm_conv1d", space.taps))
         dt, bc = model.fused(new, block + "ssm_x", (self.rank, 2 * states))
-        if self.norms:
-            dt, bc = _normed(model, dt, self.rank), _normed(model, bc, states, parts=2)
+        if self.epsilon:
+            dt, bc = self._normed(model, dt, self.rank), self._normed(model, bc, states, parts=2)
         dt = model.linear(dt, block + "ssm_dt", channels, bias=True)
         y = ops.selective_scan(
             new, ops.unary(dt, function="softplus"), self._rates(model, block + "ssm_a"), bc,
@@ -92,22 +101,22 @@ class _Mixer:
 
         return model.program.table(name, shape, in_blocks)
 
-
-def _normed(model: Decoder, x: Buffer, width: int, parts: int = 1) -> Buffer:
-    """RMSNorm of each part of a row, without gains."""
-    ones = model.program.constant("ones", np.ones(width, np.float32))
-    y: Buffer = ops.rms_norm(x, ones, epsilon=model.config.epsilon, heads=parts)
-    return y
+    def _normed(self, model: Decoder, x: Buffer, width: int, parts: int = 1) -> Buffer:
+        """RMSNorm of each part of a row, without gains."""
+        ones = model.program.constant("ones", np.ones(width, np.float32))
+        y: Buffer = ops.rms_norm(x, ones, epsilon=self.epsilon, heads=parts)
+        return y
 
 
 def read_config(file: ModelFile) -> Config:
     """Hyperparameters from metadata, under ``mamba.*``."""
     keys = Keys(file, "mamba")
     sizes, channels = _ssm.sizes(keys), keys.size("ssm.inner_size", _ssm.MAX_CHANNELS)
+    norms = keys.boolean("ssm.dt_b_c_rms", False)
     mixer = _Mixer(
         space=_ssm.read(keys, heads=channels),
         rank=keys.size("ssm.time_step_rank", _ssm.MAX_HEADS),
-        norms=keys.boolean("ssm.dt_b_c_rms", False),
+        epsilon=keys.number(_MIXER_EPSILON, sizes.epsilon) if norms else 0.0,
     )
     keys.refuse_others(sizes.head_dim)
     return Config(**vars(sizes), mixer=mixer)
