@@ -47,7 +47,9 @@ class Platform(NamedTuple):
 
 def linux(tag: str, target: str) -> Platform:
     """ELF, on glibc; nothing is ever unwound, so there are no tables for it."""
-    options = ("-fPIC", "-ffunction-sections", "-fno-asynchronous-unwind-tables")
+    options = (
+        "-fPIC", "-ffunction-sections", "-fno-unwind-tables", "-fno-asynchronous-unwind-tables",
+    )  # fmt: skip
     return Platform(tag, target, "_kernels.so", options)
 
 
