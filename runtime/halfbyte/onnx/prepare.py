@@ -1,8 +1,9 @@
 """Preparation: a graph is rewritten once, before any shape is known.
 
-Functions are inlined, constants folded, equal nodes merged, patterns fused (`halfbyte.onnx.fusion`)
-and unused nodes dropped. The result is an ONNX graph again, with operators of the domain
-ai.halfbyte, so the definitions can run it too; the tests compare both.
+Functions are inlined, float16 becomes float32 (`fusion.halves`), constants are folded, equal nodes
+merged, patterns fused (`halfbyte.onnx.fusion`) and unused nodes dropped. The result is an ONNX
+graph again, with operators of the domain ai.halfbyte, so the definitions can run it too; the tests
+compare both.
 
 Folded constants take at most twice the bytes of the initializers (or 64 MB), and a fixed number of
 operations; the rest is left to the run.
@@ -25,6 +26,8 @@ from halfbyte.onnx.evaluate import resolved, subgraphs, used_names
 from halfbyte.onnx.files.model import Function, Graph, Model, Node, SparseTensor, ValueInfo
 from halfbyte.onnx.fusion import fuse
 from halfbyte.onnx.fusion.convolution import SCALED_KERNEL
+from halfbyte.onnx.fusion.half_types import has_halves
+from halfbyte.onnx.fusion.halves import multiply_by_halves, widen_halves
 from halfbyte.onnx.fusion.rewriter import drop_unused
 from halfbyte.onnx.reference import find
 from halfbyte.onnx.reference.arrays import Kept
@@ -64,12 +67,15 @@ def prepare(
             initializers, model.graph.inputs, model.graph.outputs, model.graph.value_info,
         )  # fmt: skip
         prepared = replace(model, graph=graph, functions={})
+        if optimize or has_halves(graph):
+            widen_halves(prepared, check_types(prepared))
         if optimize:
-            check_types(prepared)
             _fold_constants(prepared, allowed, kept=QUANTIZED)
             merge_equal(prepared)
             drop_unused(graph)
             fuse(prepared)
+        multiply_by_halves(prepared)
+        if optimize:
             _fold_constants(prepared, allowed)
         drop_unused(graph)
     return prepared

@@ -146,7 +146,9 @@ def apply(
 
 @lower("Cast")
 def cast(c: Capture, x: Value, *, to: int, **attributes: Any) -> Value | None:
-    """Casts of int64, int8, uint8 and bool to float32."""
+    """Casts of int64, int8, uint8 and bool to float32; a cast to its own type is x itself."""
+    if DTYPES.get(to) == x.numpy:
+        return x
     if DTYPES.get(to) != np.float32 or not x.size:
         return None
     if x.dtype == "i64":

@@ -25,6 +25,8 @@ _ACTIVATIONS = {
     "FastGelu": Activation.GELU_TANH,
 }  # fmt: skip
 
+_WEIGHTS = (np.float32, np.float16)  # types that matrices may have; panels are float32
+
 
 def panels(c: Capture, w: Array, *, transposed: bool = False, scale: float = 1.0) -> Buffer:
     """A constant matrix [k, m], or [m, k] if `transposed`, packed for `matmul_panels`."""
@@ -57,7 +59,7 @@ def product(
 ) -> Value | None:
     """activation(x w + bias) of x [..., k] and a constant w [k, m]."""
     k, m = w.shape
-    if x.dtype != "f32" or w.dtype != np.float32 or not x.size or not m or x.shape[-1] != k:
+    if x.dtype != "f32" or w.dtype not in _WEIGHTS or not x.size or not m or x.shape[-1] != k:
         return None
     rows = x.size // k
     r = None if residual is None else c.matrix(residual, rows, m)

@@ -18,9 +18,11 @@ from halfbyte.onnx.reference.registry import define
 DOMAIN = "ai.halfbyte"
 
 
-@define("Linear", domain=DOMAIN, infer=_shapes.product, types="a a a > a")
+@define("Linear", domain=DOMAIN, infer=_shapes.product, types="a - a > a")
 def linear(x: Array, w: Array, bias: Array, *, activation: str = "") -> Array:
     """y = activation(x w + bias): x [..., k], w [k, n], bias [n]; Relu, Gelu, FastGelu (tanh).
+
+    The matrix may be float16 where x is float32.
 
     Source: ONNX MatMul, Add, Relu, Gelu.
     """

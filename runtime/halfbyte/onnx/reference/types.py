@@ -88,8 +88,10 @@ def _input(word: str) -> tuple[str, frozenset[int] | None, bool]:
     return letter, frozenset(map(int, numbers)) if types else None, repeats
 
 
-def check_types(model: Model) -> None:
+def check_types(model: Model) -> dict[str, Dtype | None]:
     """Check that nodes have their inputs, and that types fit from node to node where known.
+
+    Returns the types of the main graph's values; None, or no entry, where one is not known.
 
     Raises
     ------
@@ -112,6 +114,7 @@ def check_types(model: Model) -> None:
             raise ProgramError(f"{model.path}: {node}: {problem}")
         known |= dict(zip(node.outputs, rule.results(known_types), strict=False))
         known |= _stated(node)
+    return known
 
 
 def _wrong_count(node: Node, rule: Rule, version: int) -> str | None:
