@@ -32,6 +32,7 @@ class OutputRow:
     name: str
     cosine: float | None
     snr_db: float | None  # of the original to the difference; None: no difference
+    not_finite: int = 0  # numbers that are NaN or infinite, where the original's are finite
 
 
 @dataclass(frozen=True)

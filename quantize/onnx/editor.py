@@ -7,7 +7,7 @@ computed while the model is written (`Payload`), so an editor needs little memor
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ from halfbyte.quantize.onnx.nodes import (
     input_of,
     is_op,
     read_names,
+    rename,
     replace_nodes,
     value_types,
 )
@@ -114,6 +115,8 @@ class Editor:
         self.added: set[str] = set()  # names of new constants
         self._overridable = self._separate_inputs()
         self.refresh()
+        if _separate_constants(self.scopes, self.fresh):
+            self.refresh()
 
     def refresh(self) -> None:
         """Read the graphs again, after a change."""
@@ -138,12 +141,17 @@ class Editor:
         """Initializers that a caller may replace.
 
         Before version 4 of the format every initializer had to be an input as well; these count as
-        constants.
+        constants. So do those of newer files whose matrices are all inputs: exporters went on so.
         """
         graph, named = self.model.graph, {t.name for t in self.model.graph.initializer}
         both = {value.name for value in graph.input} & named
+        matrices = {t.name for t in graph.initializer if t.data_type in TYPES and len(t.dims) > 1}
         if self.model.ir_version >= 4:
-            return both
+            if not matrices or not matrices <= both:
+                return both
+            self.source.notes.append(
+                f"all {len(both)} initializers that are inputs too are taken as constants"
+            )
         inputs = [value for value in graph.input if value.name not in both]
         del graph.input[:]
         graph.input.extend(inputs)
@@ -278,6 +286,19 @@ class Editor:
                 self.source.file.forget()
 
         return Payload(data.size, parts)
+
+
+def _separate_constants(scopes: Sequence[Scope], fresh: Callable[[str], str]) -> bool:
+    """Rename constants that have the name of another graph's, as two branches may have them."""
+    known: set[str] = set()
+    renamed = False
+    for scope in scopes:
+        names = {name: fresh(name) for name in scope.tensors if name in known}
+        if names:
+            rename(scope.graph, names)
+            renamed = True
+        known |= scope.tensors.keys()
+    return renamed
 
 
 def _inner_scopes(scope: Scope) -> Iterator[Scope]:

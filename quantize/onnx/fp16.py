@@ -6,6 +6,8 @@ A node computes in float32, with casts of its inputs and outputs, where
     - it has a subgraph, or its operator is of a domain that is not known here,
     - one of its values, on the samples, is beyond float16's range or entirely below it,
     - one of its constants is, or rounding would lose more than a hundredth of it,
+    - a logarithm reads its result, which may be too small for float16 (`spectra`),
+    - ONNX Runtime does not compute it in float16 (scattered sums),
     - ``--keep NODE=fp32`` asks for it.
 """
 
@@ -19,11 +21,19 @@ import onnx
 from onnx import NodeProto, TensorProto, helper
 
 from halfbyte.quantize.encode import Codec
-from halfbyte.quantize.onnx.editor import Editor
-from halfbyte.quantize.onnx.nodes import captured_names, element_type, inner_graphs, replace_nodes
+from halfbyte.quantize.onnx.editor import Editor, Weight
+from halfbyte.quantize.onnx.nodes import (
+    attribute,
+    captured_names,
+    element_type,
+    inner_graphs,
+    is_op,
+    replace_nodes,
+)
 from halfbyte.quantize.onnx.numbers import Numbers
 from halfbyte.quantize.onnx.recipe import Keep
 from halfbyte.quantize.onnx.rewriter import Rewriter
+from halfbyte.quantize.onnx.spectra import Spectra
 from halfbyte.quantize.onnx.weight_encoder import Encoder
 from halfbyte.weights import F16
 
@@ -33,6 +43,8 @@ _MIN = 2.0**-14  # the smallest normal number
 _MAX_LOSS = 0.01  # of a constant by rounding, relative
 _SMALL = 256  # elements of constants that islands keep in float32
 _MAX_REASONS = 8  # in the report
+# Operators whose sums and products ONNX Runtime refuses to compute in float16
+_SCATTERED = ("ScatterElements", "ScatterND")
 # Operators whose attribute names the type of the result
 _TYPED = {"Cast": "to"}
 # Operators of ONNX Runtime with float16 for all inputs and outputs
@@ -44,7 +56,7 @@ _MICROSOFT = frozenset({
 
 
 class Float16(Rewriter):
-    """Rewrites the main graph to float16; bodies of branches and loops stay in float32.
+    """Rewrites the main graph to float16; bodies compute in float32, and their weights are F16.
 
     Parameters
     ----------
@@ -80,6 +92,7 @@ class Float16(Rewriter):
         self._captured = {name for node in graph.node for name in captured_names(node)}
         self._kept = {value.name for value in graph.output} | self._captured
         self._losses: dict[str, str] = {}
+        self.spectra = Spectra(self.editor.main)
         nodes: list[NodeProto] = []
         for value in graph.input:
             self._input(value)
@@ -88,10 +101,23 @@ class Float16(Rewriter):
         for value in graph.output:
             if self.io and value.type.tensor_type.elem_type == FLOAT:
                 value.type.tensor_type.elem_type = HALF
+        self._narrow_bodies()
         replace_nodes(graph, [*self._first, *nodes])
         del graph.value_info[:]
         self.editor.prune()
         self._remark()
+
+    def _narrow_bodies(self) -> None:
+        """Store the weights that bodies read in float16, with casts before all nodes."""
+        for scope in self.editor.scopes[1:]:
+            for node in scope.graph.node:
+                for index, name in enumerate(node.input):
+                    weight = self.editor.weight(scope, name) if name else None
+                    if weight is None or weight.tensor.data_type != FLOAT:
+                        continue
+                    size = int(np.prod(weight.shape, dtype=np.int64))
+                    if size > _SMALL and not self._loss_of(weight):
+                        node.input[index] = self._value(self.encoder.narrowed(weight, HALF), weight)
 
     def _remark(self) -> None:
         """Report how many nodes compute in float32, and why."""
@@ -113,7 +139,7 @@ class Float16(Rewriter):
         for index, name in enumerate(node.input):
             if name:
                 slot = data_type if self._takes_half(node, index) else FLOAT
-                node.input[index] = self._as(name, slot, nodes, is_island=bool(reason))
+                node.input[index] = self._as(name, slot, nodes, exact=node in self.spectra)
         self._set_type(node, data_type)
         nodes.append(node)
         for index, name in enumerate(node.output):
@@ -147,10 +173,10 @@ class Float16(Rewriter):
         else:
             self._types[value.name] = FLOAT
 
-    def _as(self, name: str, data_type: int, nodes: list[NodeProto], *, is_island: bool) -> str:
-        """The name of a value in the type that a node takes."""
+    def _as(self, name: str, data_type: int, nodes: list[NodeProto], *, exact: bool) -> str:
+        """The name of a value in the type that a node takes; `exact` constants stay float32."""
         if self.editor.main.constant(name) is not None:
-            return self._constant(name, data_type, is_island=is_island)
+            return self._constant(name, data_type, exact=exact)
         current = self._types.get(name)
         if current is None or current == data_type:
             return name
@@ -160,12 +186,12 @@ class Float16(Rewriter):
             self._names[name, data_type] = cast
         return self._names[name, data_type]
 
-    def _constant(self, name: str, data_type: int, *, is_island: bool) -> str:
+    def _constant(self, name: str, data_type: int, *, exact: bool) -> str:
         weight = self.editor.weight(self.editor.main, name)
         if weight is None or weight.tensor.data_type != FLOAT or weight.transposed:
             return name
         size = int(np.prod(weight.shape, dtype=np.int64))
-        kept = self.keep.type_of(weight.name) == "F32"
+        kept = exact or self.keep.type_of(weight.name) == "F32"
         if data_type == FLOAT and (kept or size <= _SMALL or self._loss(name)):
             return name
         if size == 0:
@@ -194,6 +220,8 @@ class Float16(Rewriter):
             return "--keep"
         if inner_graphs(node):
             return "it has a subgraph"
+        if node in self.spectra:
+            return "a logarithm reads the spectrum"
         for name in (*node.input, *node.output):
             top = self.tops.get(name)
             if top is not None and top > MAX:
@@ -208,18 +236,20 @@ class Float16(Rewriter):
 
     def _loss(self, name: str) -> str:
         """What float16 would lose of a constant; '' where that is acceptable."""
-        if name not in self._losses:
-            weight = self.editor.weight(self.editor.main, name) if name else None
-            reason = ""
-            if weight is not None and weight.tensor.data_type == FLOAT and 0 not in weight.shape:
-                if self.keep.type_of(weight.name) == "F32":
-                    reason = f"{weight.name} is kept"
-                else:
-                    reason = _loss_of(self.encoder.numbers(weight), self.encoder.codec)
-                    if reason:
-                        self.notes[weight.name] = reason
-            self._losses[name] = reason
-        return self._losses[name]
+        weight = self.editor.weight(self.editor.main, name) if name else None
+        return "" if weight is None else self._loss_of(weight)
+
+    def _loss_of(self, weight: Weight) -> str:
+        if weight.tensor.data_type != FLOAT or 0 in weight.shape:
+            return ""
+        if self.keep.type_of(weight.name) == "F32":
+            return f"{weight.name} is kept"
+        if weight.name not in self._losses:
+            reason = _loss_of(self.encoder.numbers(weight), self.encoder.codec)
+            self._losses[weight.name] = reason
+            if reason:
+                self.notes[weight.name] = reason
+        return self._losses[weight.name]
 
     def _gives_float(self, node: NodeProto, index: int) -> bool:
         """Whether an output is float32 in the original model."""
@@ -240,6 +270,8 @@ class Float16(Rewriter):
             return node.op_type in _MICROSOFT
         schema = self._schema(node)
         if schema is None or any(a.name == "dtype" for a in node.attribute):
+            return False
+        if is_op(node, *_SCATTERED) and attribute(node, "reduction", b"none") != b"none":
             return False
         if node.op_type == "ConstantOfShape" or "dtype" in schema.attributes:
             return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -46,6 +46,21 @@ def read_names(graph: GraphProto) -> Iterator[str]:
     for node in graph.node:
         yield from filter(None, node.input)
     yield from (value.name for value in graph.output)
+
+
+def rename(graph: GraphProto, names: Mapping[str, str]) -> None:
+    """Rename constants of a graph, where its nodes and their bodies read them too."""
+    for tensor in graph.initializer:
+        tensor.name = names.get(tensor.name, tensor.name)
+    for value in (*graph.output, *graph.value_info):
+        value.name = names.get(value.name, value.name)
+    for node in graph.node:
+        node.input[:] = [names.get(name, name) for name in node.input]
+        node.output[:] = [names.get(name, name) for name in node.output]
+        for body in inner_graphs(node):
+            own = {t.name for t in body.initializer} | {v.name for v in body.input}
+            own |= {name for inner in body.node for name in inner.output}
+            rename(body, {name: new for name, new in names.items() if name not in own})
 
 
 def is_op(node: NodeProto | None, *names: str) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from halfbyte.errors import HalfbyteError
 from halfbyte.onnx.runner import INT8_ATTENTION
 from halfbyte.quantize.onnx.editor import Editor
-from halfbyte.quantize.onnx.running import attention_noise, compare_outputs
+from halfbyte.quantize.onnx.running import attention_noise, compare_outputs, worst_in_halves
 from halfbyte.quantize.onnx.samples import Feeds
 from halfbyte.quantize.onnx.source import Source
 from halfbyte.quantize.report import OutputRow
@@ -56,12 +56,18 @@ class Outputs:
         except HalfbyteError:  # `compared` notes it
             return []
 
-    def compared(self, target: Path) -> list[OutputRow]:
-        """The outputs beside the quantized model's; adds a note where a model cannot be run."""
+    def compared(self, target: Path, *, in_halves: bool = False) -> list[OutputRow]:
+        """The outputs beside the quantized model's; adds a note where a model cannot be run.
+
+        With `in_halves` the first sample also runs in float16 throughout.
+        """
         if not self._samples:
             return []
         try:
-            return compare_outputs(self._source.path, target, self._samples)
+            rows = compare_outputs(self._source.path, target, self._samples)
+            if in_halves:
+                rows = worst_in_halves(self._source.path, target, self._samples[0], rows)
         except HalfbyteError as error:
             self._source.notes.append(f"outputs not compared: {error}")
             return []
+        return rows

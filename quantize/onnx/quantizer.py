@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from halfbyte.core.backends.cores import default_threads
@@ -40,7 +40,7 @@ from halfbyte.quantize.onnx.static import Static
 from halfbyte.quantize.onnx.weight_encoder import Encoder
 from halfbyte.quantize.onnx.weight_only import WeightOnly
 from halfbyte.quantize.quantizer import default_output, refuse_to_replace
-from halfbyte.quantize.report import Report, Row
+from halfbyte.quantize.report import OutputRow, Report, Row
 
 Progress = Callable[[int, int], None]  # bytes of input done, bytes in all (each read counts)
 
@@ -77,7 +77,7 @@ def quantize(
         calibration = Calibration(feeds or [inputs.random()], options.calibration)
         rewriter = _rewriter(encoder, options, calibration, is_given=bool(feeds))
         rewriter.run()
-        _refuse_unchanged(editor, encoder)
+        _refuse_unchanged(editor, encoder, rewriter.notes)
         if isinstance(rewriter, WeightOnly):
             remark = outputs.choose_attention(editor, options.attention)
             rewriter.remarks += filter(None, [remark])
@@ -87,7 +87,8 @@ def quantize(
     finally:
         codec.close()
     rows = [*(result.row() for result in encoder.results.values()), *kept]
-    compared = outputs.compared(target)
+    compared = outputs.compared(target, in_halves=options.type == "fp16")
+    _refuse_not_finite(target, files, compared)
     return Report(
         source=source.path.name,
         source_format=source.file.kind,
@@ -213,12 +214,32 @@ def _refuse_quantized(editor: Editor) -> None:
                 )
 
 
-def _refuse_unchanged(editor: Editor, encoder: Encoder) -> None:
+def _refuse_unchanged(editor: Editor, encoder: Encoder, notes: dict[str, str]) -> None:
     if not encoder.results:
+        reasons = "".join(f"; {name}: {note}" for name, note in list(notes.items())[:3])
         raise UnsupportedError(
             f"{editor.source.path}: expected weights of MatMul, Gemm, Gather or Conv, found none "
-            "that can be quantized"
+            f"that can be quantized{reasons}"
         )
+
+
+def _refuse_not_finite(target: Path, files: Iterable[Path], rows: Iterable[OutputRow]) -> None:
+    """Remove a model whose outputs are NaN or infinite where the original's are finite, and raise.
+
+    Raises
+    ------
+    UnsupportedError
+        There is such an output.
+    """
+    for row in rows:
+        if row.not_finite:
+            for file in files:
+                file.unlink(missing_ok=True)
+            raise UnsupportedError(
+                f"{target}: output {row.name!r}: {row.not_finite} numbers became NaN or infinite, "
+                "expected finite ones as before: try another type, nodes in floats (--keep "
+                "NODE=fp32) or real inputs (--calibrate DATA); --no-compare writes it regardless"
+            )
 
 
 def _kept_rows(editor: Editor, notes: dict[str, str]) -> list[Row]:

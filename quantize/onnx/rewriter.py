@@ -16,6 +16,7 @@ from halfbyte.quantize.onnx.nodes import attribute, is_op, replace_nodes
 from halfbyte.quantize.onnx.numbers import F32Array, dtype_of
 from halfbyte.quantize.onnx.opset import raise_opset
 from halfbyte.quantize.onnx.recipe import Keep
+from halfbyte.quantize.onnx.spectra import Spectra
 from halfbyte.quantize.onnx.weight_encoder import Encoder, Result
 
 BITS = {"int8": 8, "int4": 4}
@@ -96,6 +97,7 @@ class Rewriter:
         """Rewrite every graph of the model."""
         raise_opset(self.editor, self._opset(), "DequantizeLinear of channels")
         self.editor.keep_original()
+        self.spectra = Spectra(self.editor.main)
         if self.folds:
             self._factors = fold_batch_norms(self.editor, self._is_integer)
         self._prepare()
@@ -145,11 +147,14 @@ class Rewriter:
                     yield scope, node, table
 
     def _table(self, scope: Scope, node: NodeProto) -> Weight | None:
-        """The matrix whose rows a node gathers."""
+        """The matrix whose rows a node gathers; one with infinities, such as a mask, stays."""
         if not is_op(node, "Gather") or attribute(node, "axis", 0) != 0:
             return None
         weight = self.editor.weight(scope, node.input[0])
         if weight is None or len(weight.shape) != 2 or weight.transposed or 0 in weight.shape:
+            return None
+        if self.encoder.has_infinities(weight):
+            self._note(weight, "values are infinite")
             return None
         return weight
 
@@ -196,7 +201,11 @@ class Rewriter:
 
     def _choose(self, node: NodeProto, weight: Weight, default: str, factor: float = 1.0) -> str:
         """The type of a node's weight: "int8", "int4", or "" where it stays as it is."""
-        type_ = self.keep.type_of(node.name, weight.name) or default
+        type_ = self.keep.type_of(node.name, weight.name)
+        if not type_ and node in self.spectra:
+            self._note(weight, "a logarithm reads the spectrum")
+            return ""
+        type_ = type_ or default
         if type_ not in BITS:
             return ""
         if weight.data_type not in (TensorProto.FLOAT, TensorProto.FLOAT16):

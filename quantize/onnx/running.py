@@ -20,6 +20,7 @@ from halfbyte.core.ops import Operator
 from halfbyte.core.program import Program
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats.mapped import MappedFile
+from halfbyte.onnx.evaluate import Evaluator
 from halfbyte.onnx.files import Model, ValueInfo, open_onnx
 from halfbyte.onnx.files.dtypes import special_name, widen
 from halfbyte.onnx.prepare import prepare
@@ -99,6 +100,24 @@ class Running:
         self._runner.close()
 
 
+class InHalves:
+    """A model run by its definitions, which round every float16 value, as GPUs and NPUs do.
+
+    `Running` computes in float32 between its inputs and outputs, as ONNX Runtime does here.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.names = [v.name for v in model.graph.outputs]
+        self._evaluator = Evaluator(model)
+
+    def __call__(self, feeds: Feeds) -> dict[str, Any]:
+        """The values by name."""
+        return self._evaluator.run(feeds)
+
+    def close(self) -> None:
+        """Nothing is kept."""
+
+
 def running_editor(editor: Editor, names: Sequence[str]) -> Running:
     """The model before it is rewritten; large tensors stay in their files."""
     proto = clone(editor.original)
@@ -125,6 +144,32 @@ def compare_outputs(before: Path, after: Path, samples: Iterable[Feeds]) -> list
     return _compared(Running(open_onnx(before)), Running(open_onnx(after)), samples)
 
 
+def worst_in_halves(
+    before: Path, after: Path, feeds: Feeds, rows: list[OutputRow]
+) -> list[OutputRow]:
+    """The rows, with the figures of a run in float16 throughout where these are worse.
+
+    Raises
+    ------
+    HalfbyteError
+        A model cannot be run.
+    """
+    rounded = _compared(Running(open_onnx(before)), InHalves(open_onnx(after)), [feeds])
+    known = {row.name: row for row in rounded}
+    return [_worse(row, known.get(row.name, row)) for row in rows]
+
+
+def _worse(a: OutputRow, b: OutputRow) -> OutputRow:
+    cosines = [row.cosine for row in (a, b) if row.cosine is not None]
+    noise = [row.snr_db for row in (a, b) if row.snr_db is not None]
+    return OutputRow(
+        a.name,
+        min(cosines, default=None),
+        min(noise, default=None),
+        max(a.not_finite, b.not_finite),
+    )
+
+
 def attention_noise(path: Path, samples: Iterable[Feeds]) -> list[OutputRow]:
     """How close outputs stay where only attention is in int8; empty without attention.
 
@@ -139,9 +184,11 @@ def attention_noise(path: Path, samples: Iterable[Feeds]) -> list[OutputRow]:
     return rows if quantized.has(ops.attention_int8) else []
 
 
-def _compared(first: Running, second: Running, samples: Iterable[Feeds]) -> list[OutputRow]:
+def _compared(
+    first: Running, second: Running | InHalves, samples: Iterable[Feeds]
+) -> list[OutputRow]:
     try:
-        sums = {name: np.zeros(4) for name in first.names}
+        sums = {name: np.zeros(5) for name in first.names}
         for feeds in samples:
             expected, actual = first(feeds), second(feeds)
             for name in first.names:
@@ -153,13 +200,17 @@ def _compared(first: Running, second: Running, samples: Iterable[Feeds]) -> list
 
 
 def _sums(x: Any, y: Any) -> npt.NDArray[np.float64]:
-    """Sums of x^2, y^2, x y and (x - y)^2; zeros unless both are floats of one shape."""
+    """Sums of x^2, y^2, x y and (x - y)^2, and how many y are not finite where x are.
+
+    Zeros unless both are floats of one shape.
+    """
     x, y = _numbers(x), _numbers(y)
     if x is None or y is None or x.shape != y.shape:
-        return np.zeros(4)
+        return np.zeros(5)
+    wrong = np.count_nonzero(np.isfinite(x) & ~np.isfinite(y))
     finite = np.isfinite(x) & np.isfinite(y)
     x, y = x[finite], y[finite]
-    return np.array([x @ x, y @ y, x @ y, (x - y) @ (x - y)])
+    return np.array([x @ x, y @ y, x @ y, (x - y) @ (x - y), wrong])
 
 
 def _numbers(value: Any) -> npt.NDArray[np.float64] | None:
@@ -170,6 +221,6 @@ def _numbers(value: Any) -> npt.NDArray[np.float64] | None:
 
 
 def _row(name: str, sums: npt.NDArray[np.float64]) -> OutputRow:
-    xx, yy, xy, noise = (float(one) for one in sums)
+    xx, yy, xy, noise, wrong = (float(one) for one in sums)
     cosine = xy / (xx * yy) ** 0.5 if xx > 0 and yy > 0 else None
-    return OutputRow(name, cosine, decibels(xx, noise))
+    return OutputRow(name, cosine, decibels(xx, noise), int(wrong))

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from onnx import TensorProto
 
+from halfbyte.errors import FormatError
 from halfbyte.quantize.encode import SLICE, Codec
 from halfbyte.quantize.onnx import blocks
 from halfbyte.quantize.onnx.editor import TYPES, Editor, Weight
@@ -86,6 +87,16 @@ class Encoder:
         if weight.name not in self._tops:
             self._tops[weight.name] = self.numbers(weight).top()
         return self._tops[weight.name]
+
+    def has_infinities(self, weight: Weight) -> bool:
+        """Whether numbers are infinite, and none is NaN."""
+        if weight.tensor.data_type not in FORMATS:
+            return False
+        try:
+            self.top(weight)
+        except FormatError:
+            return not any(np.isnan(x).any() for _, x in self.numbers(weight).slices())
+        return False
 
     def blocks(
         self,

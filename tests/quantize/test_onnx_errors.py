@@ -26,6 +26,8 @@ from tests.quantize.small_models import (
 from tests.quantize.test_errors import line, names
 from tests.quantize.test_errors import run as command
 
+from halfbyte.quantize.onnx import Options, quantize_onnx
+
 F = TensorProto.FLOAT
 
 
@@ -107,6 +109,26 @@ def test_weights_that_are_not_finite(
     expected = f"tensor 'w': expected finite weights, found {value} at row 33, column 7"
     assert expected in line(capsys)
     assert names(tmp_path) == ["bad.onnx"]
+
+
+def test_tables_with_infinities_stay(tmp_path: Path) -> None:
+    """Such as masks; other weights of the file are quantized."""
+    table = np.where(normal(64, 64) > 0, 0, -np.inf).astype(np.float32)
+    nodes = [
+        node("Gather", ["table", "ids"], ["mask"]),
+        node("MatMul", ["x", "w"], ["scores"]),
+        node("Add", ["scores", "mask"], ["sums"]),
+        node("Softmax", ["sums"], ["y"], axis=-1),
+    ]
+    path = write(
+        tmp_path / "m.onnx", nodes, {"x": (F, [4, 64]), "ids": (TensorProto.INT64, [4])},
+        {"y": (F, [4, 64])}, {"table": table, "w": normal(64, 64, seed=1) / 8},
+    )  # fmt: skip
+    report = quantize_onnx(path, options=Options(type="int8"))
+    assert {row.name: row.type for row in report.rows} == {"table": "F32", "w": "Q8_0"}
+    assert "values are infinite" in report.table()
+    feeds = {"x": normal(4, 64, seed=2), "ids": np.arange(4)}
+    np.testing.assert_allclose(run(report.output, feeds)[0], run(path, feeds)[0], atol=0.02)
 
 
 def test_quantized_already(model: Path, capsys: pytest.CaptureFixture[str]) -> None:

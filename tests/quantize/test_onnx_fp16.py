@@ -26,6 +26,7 @@ from tests.quantize.small_models import (
     write,
 )
 
+from halfbyte.errors import HalfbyteError
 from halfbyte.onnx.session import InferenceSession
 from halfbyte.quantize import Report
 from halfbyte.quantize.onnx import Options, quantize_onnx
@@ -214,3 +215,63 @@ def test_old_opsets(tmp_path: Path, opset: int) -> None:
         report = quantized(path, type=kind)
         assert load(report.output).opset_import[0].version == raised
         assert cosine(run(path, PICTURES)[0], run(report.output, PICTURES)[0]) > 0.9999
+
+
+@pytest.mark.parametrize("kind", ["ScatterElements", "ScatterND"])
+def test_scattered_sums_stay_in_float32(tmp_path: Path, kind: str) -> None:
+    """ONNX Runtime does not compute them in float16."""
+    places = np.array([0, 2] if kind == "ScatterElements" else [[0], [2]])
+    if kind == "ScatterElements":
+        places = np.repeat(places[:, None], 32, axis=1)
+    nodes = [
+        node("MatMul", ["x", "w"], ["a"]),
+        node(kind, ["a", "places", "update"], ["b"], reduction="add"),
+        node("MatMul", ["b", "w"], ["y"]),
+    ]
+    path = write(
+        tmp_path / "m.onnx", nodes, {"x": (F, [4, 32])}, {"y": (F, [4, 32])},
+        {"w": normal(32, 32), "places": places, "update": normal(2, 32, seed=1)}, opset=18,
+    )  # fmt: skip
+    report = quantized(path, type="fp16")
+    feeds = {"x": normal(4, 32, seed=2)}
+    assert cosine(run(path, feeds)[0], run(report.output, feeds)[0]) > 0.99999
+
+
+def test_weights_of_branches(tmp_path: Path) -> None:
+    def body(name: str, weight: str) -> onnx.GraphProto:
+        tensors = [onnx.numpy_helper.from_array(normal(64, 64, seed=3), weight)]
+        result = helper.make_tensor_value_info(f"{name}_y", F, ["n", 64])
+        nodes = [node("MatMul", ["x", weight], [f"{name}_y"], name=name)]
+        return helper.make_graph(nodes, name, [], [result], tensors)
+
+    branches = node("If", ["c"], ["y"], then_branch=body("yes", "v"), else_branch=body("no", "w"))
+    path = write(
+        tmp_path / "m.onnx", [branches], {"c": (TensorProto.BOOL, []), "x": (F, ["n", 64])},
+        {"y": (F, ["n", 64])}, {},
+    )  # fmt: skip
+    report = quantized(path, type="fp16")
+    assert {row.name: row.type for row in report.rows} == {"v": "F16", "w": "F16"}
+    assert report.bytes_after < 0.6 * report.bytes_before
+    for condition in (True, False):
+        feeds = {"c": np.array(condition), "x": normal(3, 64, seed=1)}
+        assert cosine(run(path, feeds)[0], run(report.output, feeds)[0]) > 0.99999
+
+
+def test_infinities_are_refused(tmp_path: Path) -> None:
+    """Squares of small numbers become zero in float16, whatever the largest square is."""
+    nodes = [
+        node("MatMul", ["x", "w"], ["a"]),
+        node("Mul", ["x", "x"], ["squares"]),
+        node("Reciprocal", ["squares"], ["b"]),
+        node("Add", ["a", "b"], ["y"]),
+    ]
+    path = write(
+        tmp_path / "m.onnx", nodes, {"x": (F, [1, 64])}, {"y": (F, [1, 64])}, {"w": normal(64, 64)}
+    )
+    samples = tmp_path / "samples.npz"
+    np.savez(samples, x=np.geomspace(1e-4, 1, 64, dtype=np.float32)[None])
+    with pytest.raises(HalfbyteError, match=r"m-fp16.onnx: output 'y': \d+ numbers became NaN"):
+        quantize_onnx(path, options=Options(type="fp16"), samples=samples)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.onnx", "samples.npz"]
+    report = quantize_onnx(path, options=Options(type="fp16", compare=False), samples=samples)
+    assert Path(report.output).exists()

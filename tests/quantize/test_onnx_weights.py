@@ -258,6 +258,22 @@ def test_weights_that_a_caller_may_replace_stay(tmp_path: Path) -> None:
         assert len(load(report.output).graph.input) == (2 if ir > 3 else 1)
 
 
+def test_files_of_old_exporters(tmp_path: Path) -> None:
+    """They list all initializers among the inputs, whatever the version: these are constants."""
+    tensors = {"w": normal(64, 64) / 8, "b": normal(64, seed=1)}
+    path = write(
+        tmp_path / "m.onnx", [node("Gemm", ["x", "w", "b"], ["y"])],
+        {"x": (TensorProto.FLOAT, ["n", 64])}, {"y": (TensorProto.FLOAT, ["n", 64])}, tensors,
+        overridable=["w", "b"],
+    )  # fmt: skip
+    report = quantized(path)
+    assert types(report) == {"b": "F32", "w": "Q8_0"}
+    assert any("all 2 initializers that are inputs too" in note for note in report.notes)
+    assert [value.name for value in load(report.output).graph.input] == ["x"]
+    feeds = {"x": normal(3, 64, seed=2)}
+    assert cosine(run(path, feeds)[0], run(report.output, feeds)[0]) > 0.9999
+
+
 def body(name: str, weight: str, *, own: bool) -> onnx.GraphProto:
     """A branch that multiplies by a matrix of its own, or one from outside."""
     tensors = [onnx.numpy_helper.from_array(normal(64, 64, seed=3) / 8, weight)] if own else []
@@ -276,6 +292,23 @@ def test_branches(tmp_path: Path) -> None:
     )  # fmt: skip
     report = quantized(path)
     assert types(report) == {"inner": "Q8_0", "outer": "Q8_0"}
+    for condition in (True, False):
+        feeds = {"condition": np.array(condition), "x": normal(3, 64, seed=1)}
+        assert cosine(run(path, feeds)[0], run(report.output, feeds)[0]) > 0.9999
+
+
+@pytest.mark.parametrize("type_", ["int8", "fp16"])
+def test_branches_may_use_one_name_for_two_matrices(tmp_path: Path, type_: str) -> None:
+    bodies = {name: body(name, "w", own=True) for name in ("yes", "no")}
+    bodies["no"].initializer[0].CopyFrom(onnx.numpy_helper.from_array(normal(64, 64), "w"))
+    nodes = [node("If", ["condition"], ["y"], then_branch=bodies["yes"], else_branch=bodies["no"])]
+    path = write(
+        tmp_path / "m.onnx", nodes,
+        {"condition": (TensorProto.BOOL, []), "x": (TensorProto.FLOAT, ["n", 64])},
+        {"y": (TensorProto.FLOAT, ["n", 64])}, {},
+    )  # fmt: skip
+    report = quantized(path, type=type_)
+    assert len(report.rows) == 2
     for condition in (True, False):
         feeds = {"condition": np.array(condition), "x": normal(3, 64, seed=1)}
         assert cosine(run(path, feeds)[0], run(report.output, feeds)[0]) > 0.9999

@@ -78,16 +78,34 @@ def matmul_nbits(
     accuracy_level: int = 0,
     weight_prepacked: int = 0,
 ) -> Array:
-    """a [..., K] times the transposed matrix [N, K] of 2, 4 or 8 bits, plus bias: [..., N]."""
+    """a [..., K] times the transposed matrix [N, K] of 2, 4 or 8 bits, plus bias: [..., N].
+
+    With `accuracy_level` 4 the blocks of a are rounded to int8 first, as in ONNX Runtime.
+    """
     if weight_prepacked:
         raise UnsupportedError("MatMulNBits with prepacked weights")
     weights = nbits_weights(
         b, scales, zero_points, g_idx, k=K, n=N, bits=bits, block_size=block_size
     )
-    product = widened(a) @ weights.T
+    wide = widened(a)
+    if accuracy_level == 4 and g_idx is None:
+        wide = _as_bytes(wide, block_size)
+    product = wide @ weights.T
     if bias is not None:
         product = product + vector(widened(bias), N, "bias")
     return rounded(product, a.dtype)
+
+
+def _as_bytes(a: Array, block_size: int) -> Array:
+    """a [..., K] with each block of a row rounded to multiples of its largest magnitude / 127."""
+    k = a.shape[-1]
+    blocks = -(-k // block_size)
+    whole = np.zeros((*a.shape[:-1], blocks * block_size), np.float32)
+    whole[..., :k] = a
+    whole = whole.reshape(*a.shape[:-1], blocks, block_size)
+    scale = np.abs(whole).max(axis=-1, keepdims=True) / np.float32(127)
+    steps = np.rint(whole / np.where(scale > 0, scale, 1))
+    return np.asarray((steps * scale).reshape(*a.shape[:-1], blocks * block_size)[..., :k])
 
 
 # The 16 values of bitsandbytes' 4-bit types: FP4 and NF4.
