@@ -115,3 +115,17 @@ def test_kinds_of_values(actual: Any, expected: Any, passed: bool) -> None:
     c = compare(actual, expected, T)
     assert c.passed is passed
     json.dumps(c.as_json(), allow_nan=False)
+
+
+def test_maps_are_compared_number_by_number() -> None:
+    """ZipMap's results: a list of maps from labels to numbers, here in another order."""
+    expected = [{"cat": 0.5, "dog": 0.25}, {"cat": 0.125, "dog": 1.0}]
+    near = [{"dog": 0.25, "cat": 0.5001}, {"cat": 0.125, "dog": 1.0}]
+    assert compare(near, expected, T).passed
+    far = [{"cat": 0.5, "dog": 0.25}, {"cat": 0.225, "dog": 1.0}]
+    c = compare(far, expected, T)
+    assert (c.passed, c.max_abs) == (False, pytest.approx(0.1))
+    other = [expected[0], {"cat": 0.125, "cow": 1.0}]
+    assert compare(other, expected, T).note == (
+        "expected labels ['cat', 'dog'], found ['cat', 'cow']"
+    )

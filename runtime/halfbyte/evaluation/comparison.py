@@ -84,9 +84,11 @@ def json_number(value: float) -> float | str:
 
 
 def compare(actual: Any, expected: Any, tolerance: Tolerance) -> Comparison:
-    """Compare values of graphs: arrays, lists of values, None."""
+    """Compare values of graphs: arrays, lists of values, maps from labels to numbers, None."""
     if isinstance(expected, list) or isinstance(actual, list):
         return _compare_lists(actual, expected, tolerance)
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        return _compare_maps(actual, expected, tolerance)
     if not (isinstance(actual, np.ndarray) and isinstance(expected, np.ndarray)):
         same = type(actual) is type(expected) and _same_objects(actual, expected)
         note = "" if same else f"expected {_kind(expected)}, found {_kind(actual)}"
@@ -131,6 +133,17 @@ def _compare_lists(actual: Any, expected: Any, tolerance: Tolerance) -> Comparis
     return min(
         items, key=lambda c: (c.passed, -c.max_abs), default=Comparison(True, tolerance, "list")
     )
+
+
+def _compare_maps(
+    actual: dict[Any, Any], expected: dict[Any, Any], tolerance: Tolerance
+) -> Comparison:
+    """Compare the numbers of two maps, such as those of ZipMap; their labels must be equal."""
+    if actual.keys() != expected.keys():
+        note = f"expected labels {list(expected)[:8]}, found {list(actual)[:8]}"
+        return Comparison(False, tolerance, "map", len(expected), len(expected), note=note)
+    x, w = (np.array([each[key] for key in expected]) for each in (actual, expected))
+    return compare(x, w, tolerance)
 
 
 def _compare_texts(actual: Array, expected: Array, tolerance: Tolerance) -> Comparison:
