@@ -3,8 +3,8 @@
 `install_as_onnxruntime` puts modules into `sys.modules` with the classes and functions that
 packages use for inference, and a finder of `importlib.metadata` that reports a distribution
 `onnxruntime`: pip and micropip take it for installed, in whichever order packages arrive. Modules
-that are not for inference are missing: `onnxruntime.tools`, `quantization`, `transformers`,
-`datasets`.
+that are not for inference are missing: `onnxruntime.tools`, `quantization`, `datasets`, and
+`transformers`, of which there is `io_binding_helper.TypeHelper`.
 """
 
 from __future__ import annotations
@@ -33,12 +33,14 @@ from halfbyte.onnx.session.options import (
 )
 from halfbyte.onnx.session.providers import PROVIDER
 from halfbyte.onnx.session.session import InferenceSession
+from halfbyte.onnx.session.type_helper import TypeHelper
 from halfbyte.onnx.session.values import OrtValue
 
 NAME = "onnxruntime"
 # The ONNX Runtime with this interface. Packages compare it with the oldest one that they support.
 VERSION = "1.31.1"
 _CAPI = f"{NAME}.capi"
+_TRANSFORMERS = f"{NAME}.transformers"
 
 
 def install_as_onnxruntime(*, force: bool = False) -> ModuleType:
@@ -150,6 +152,8 @@ def make_modules() -> dict[str, ModuleType]:
         f"{_CAPI}.onnxruntime_inference_collection": {
             n: state[n] for n in ("InferenceSession", "OrtValue", "SessionIOBinding")
         } | {"IOBinding": IOBinding, "Session": InferenceSession},
+        _TRANSFORMERS: {},
+        f"{_TRANSFORMERS}.io_binding_helper": {"TypeHelper": TypeHelper},
     }  # fmt: skip
     modules = {name: _module(name, content) for name, content in contents.items()}
     for name, module in modules.items():
@@ -161,7 +165,7 @@ def make_modules() -> dict[str, ModuleType]:
 
 def _module(name: str, content: dict[str, Any]) -> ModuleType:
     module = ModuleType(name, get_build_info())
-    is_package = name in (NAME, _CAPI)
+    is_package = name in (NAME, _CAPI, _TRANSFORMERS)
     module.__spec__ = ModuleSpec(name, None, origin="halfbyte", is_package=is_package)
     if is_package:
         module.__path__ = []  # a package without other modules

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import os
 import threading
 import time
 from collections import OrderedDict
@@ -80,6 +81,8 @@ class InferenceSession(Described):
         super().__init__(open_model(path_or_bytes, options), options)
         check()
         check_nodes(self._model)
+        path = path_or_bytes if isinstance(path_or_bytes, str | os.PathLike) else None
+        self._model_path = None if path is None else os.fspath(path)  # optimum-onnx reads it
         level = self._options.graph_optimization_level
         self._optimize = level != GraphOptimizationLevel.ORT_DISABLE_ALL
         threads = self._options.intra_op_num_threads
