@@ -39,6 +39,7 @@ class Case:
     rtol: float = 2e-5
     atol: float = 2e-5
     domain: str = "com.microsoft"
+    opset: int = 17
 
     def __str__(self) -> str:
         return f"{self.operator}-{self.label}"
@@ -123,6 +124,29 @@ def norm_cases() -> Iterator[Case]:
     yield Case("EmbedLayerNormalization", "no segments",
                [ids, None, words, positions, None, gamma, beta, None, segments],
                {}, ["y", "lengths"])  # fmt: skip
+    tables = [r.u8(10, 16), r.u8(7, 16), r.u8(2, 16), r.u8(16), r.u8(16)]
+    scales, zeros = [r.scale()[()] for _ in tables], [r.u8()[()] for _ in tables]
+    yield Case("QEmbedLayerNormalization", "bert", [ids, segments, *tables, mask,
+               *map(np.asarray, scales), *map(np.asarray, zeros)], {"epsilon": 1e-5},
+               ["y", "lengths"])  # fmt: skip
+    words, positions, _, *others = tables
+    yield Case("QEmbedLayerNormalization", "no segments", [ids, None, words, positions, None,
+               *others, None, *(np.asarray(s) if i != 2 else None for i, s in enumerate(scales)),
+               *(np.asarray(z) if i != 2 else None for i, z in enumerate(zeros))],
+               {}, ["y", "lengths"])  # fmt: skip
+
+
+def older_cases() -> Iterator[Case]:
+    r = Random("older")
+    x = r.f(2, 3, 4, 5)
+    for operator, attributes in (
+        ("Affine", {"alpha": 2.0, "beta": 0.5}), ("Scale", {"scale": 3.0}),
+        ("ScaledTanh", {"alpha": 2.0, "beta": 0.5}),
+        ("ParametricSoftplus", {"alpha": 2.0, "beta": 0.5}),
+        ("ImageScaler", {"scale": 2.0, "bias": [1.0, 2.0, 3.0]}),
+        ("Crop", {"border": [1, 0, 2, 1]}), ("Crop", {"border": [1, 2, 0, 0], "scale": [2, 3]}),
+    ):  # fmt: skip
+        yield Case(operator, str(len(attributes)), [x], attributes, domain="", opset=9)
 
 
 def product_cases() -> Iterator[Case]:
@@ -395,8 +419,8 @@ def group_query_cases() -> Iterator[Case]:
 
 
 FAMILIES: Sequence[Callable[[], Iterator[Case]]] = (
-    activation_cases, norm_cases, product_cases, nbits_cases, integer_product_cases, qlinear_cases,
-    recurrent_cases, tensor_cases, attention_cases,
+    activation_cases, norm_cases, older_cases, product_cases, nbits_cases, integer_product_cases,
+    qlinear_cases, recurrent_cases, tensor_cases, attention_cases,
 )  # fmt: skip
 
 

@@ -45,7 +45,7 @@ def built(case: Case, results: list[Array] | None = None) -> onnx.ModelProto:
         for name, kind in zip(wanted, kinds, strict=False)
     ]
     graph = helper.make_graph([node], "case", inputs, outputs, constants)
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    opsets = [helper.make_opsetid("", case.opset), helper.make_opsetid("com.microsoft", 1)]
     opsets.append(helper.make_opsetid("ai.onnx.ml", 4))
     return helper.make_model(graph, opset_imports=opsets, ir_version=8)
 

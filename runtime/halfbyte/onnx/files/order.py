@@ -7,7 +7,7 @@ graphs around it. Nodes in another order are sorted, as ONNX Runtime does.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from halfbyte.errors import ModelError, UnsupportedError, printable
@@ -15,6 +15,8 @@ from halfbyte.formats.protobuf import MAX_PROBLEM
 from halfbyte.onnx.files.model import Graph, Model, Node, ValueInfo
 
 OPSETS = range(7, 29)  # of the default domain
+# Versions of the domains that a file need not declare
+UNDECLARED = {"com.microsoft": 1, "ai.onnx.ml": 5}
 _MAX_INLINED = 1 << 18  # nodes of a model with its functions inlined
 _NAMES = 16  # names of a node that count as much as the node itself
 _MAX_DEPTH = 64  # of functions that call functions
@@ -52,7 +54,10 @@ def check_functions(model: Model) -> None:
 
 
 def check_opsets(model: Model) -> None:
-    """Refuse unsupported versions of the default domain, and domains without a version."""
+    """Refuse unsupported versions of the default domain, and domains without a version.
+
+    ONNX Runtime's own domains need no version in a file.
+    """
     _check_opsets(model, model.opsets, model.graph.nodes, "model")
     for function in model.functions.values():
         _check_opsets(model, function.opsets, function.nodes, f"function {function.name!r}")
@@ -178,9 +183,7 @@ def _inlined(model: Model, node: Node, sizes: dict[_Key, int], callers: tuple[_K
     return sizes[key]
 
 
-def _check_opsets(
-    model: Model, opsets: Mapping[str, int], nodes: Iterable[Node], where: str
-) -> None:
+def _check_opsets(model: Model, opsets: dict[str, int], nodes: Iterable[Node], where: str) -> None:
     version = opsets.get("")
     if version is not None and version not in OPSETS:
         raise UnsupportedError(
@@ -188,7 +191,11 @@ def _check_opsets(
             f"{OPSETS[0]} to {OPSETS[-1]}"
         )
     for node in _all_nodes(nodes):
-        if node.domain not in opsets and _key(node) not in model.functions:
+        if node.domain in opsets or _key(node) in model.functions:
+            continue
+        if node.domain in UNDECLARED:
+            opsets[node.domain] = UNDECLARED[node.domain]
+        else:
             domain = node.domain or "ai.onnx"
             raise _error(model.path, f"{where}: {node}: domain {domain!r} has no version")
 

@@ -86,16 +86,21 @@ def split_padding(totals: Sequence[int], auto_pad: str) -> tuple[tuple[int, ...]
     return (larger, smaller) if auto_pad == "SAME_LOWER" else (smaller, larger)
 
 
-def counts(sizes: Sequence[int], window: Window, ceil: bool = False) -> tuple[int, ...]:
+def counts(
+    sizes: Sequence[int], window: Window, ceil: bool = False, *, partial: bool = False
+) -> tuple[int, ...]:
     """How many windows there are along each axis.
 
     floor((size + padding - extent) / stride) + 1, or ceil, without a window that would begin in the
-    padding at the end.
+    padding at the end. With `partial` one window may be larger than the input, by less than the
+    stride: ONNX Runtime rounds the quotient of pools towards zero.
     """
     result = []
     axes = zip(sizes, window.extents, window.strides, window.begins, window.ends, strict=True)
     for size, extent, step, begin, end in axes:
         room = size + begin + end - extent
+        if partial and -step < room < 0:
+            room = 0
         if room < 0:
             raise ProgramError(
                 f"kernel of extent {extent}: larger than the input's {size} + padding {begin + end}"

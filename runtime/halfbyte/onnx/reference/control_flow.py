@@ -28,8 +28,10 @@ def loop(trips: Array | None, cond: Array | None, *carried: Any, body: Body) -> 
     """`body` (iteration, condition, carried...) -> (condition, carried..., scanned...), repeated.
 
     It ends after `trips` iterations (None: no limit) or when the condition is false; scanned
-    outputs are stacked along a new first axis.
+    outputs are stacked along a new first axis. Iteration and condition have the shape that `body`
+    declares, () or (1,).
     """
+    shapes = [_declared(body, place) for place in (0, 1)]
     going = True if cond is None else bool(cond.item())
     rounds = count() if trips is None else range(int(trips.item()))
     state = list(carried)
@@ -38,7 +40,8 @@ def loop(trips: Array | None, cond: Array | None, *carried: Any, body: Body) -> 
     for iteration in rounds:
         if not going:
             break
-        results = body(np.array(iteration, np.int64), np.array(True), *state)
+        number, condition = np.array(iteration, np.int64), np.array(True)
+        results = body(number.reshape(shapes[0]), condition.reshape(shapes[1]), *state)
         going = bool(results[0].item())
         state = results[1 : 1 + len(state)]
         for values, value in zip(scanned, results[1 + len(state) :], strict=True):
@@ -46,6 +49,12 @@ def loop(trips: Array | None, cond: Array | None, *carried: Any, body: Body) -> 
             kept.add(value)
     first = 1 + len(state)
     return (*state, *(_stacked(v, body, first + i, 0) for i, v in enumerate(scanned)))
+
+
+def _declared(body: Body, place: int) -> tuple[int, ...]:
+    """The shape of an input of one element: (1,) where the body declares one axis."""
+    kind = body.graph.inputs[place].type if place < len(body.graph.inputs) else None
+    return (1,) if kind is not None and kind.shape is not None and len(kind.shape) == 1 else ()
 
 
 @define("Scan", since=9, dynamic=True, special=True)

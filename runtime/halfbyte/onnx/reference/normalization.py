@@ -214,7 +214,7 @@ def _standardized(
     return [x.shape, statistic, statistic]
 
 
-@define("LayerNormalization", since=17, special=True, infer=_shapes.alike(_standardized))
+@define("LayerNormalization", special=True, infer=_shapes.alike(_standardized))
 def layer_normalization(
     x: Array,
     scale: Array,
@@ -227,7 +227,8 @@ def layer_normalization(
     """Standardized over the axes from `axis` on, times scale, plus b; mean and 1 / deviation.
 
     stash_type is the type of the second and third output, whose normalized axes have size 1. The
-    computation is in float32 or wider. ONNX LayerNormalization-17.
+    computation is in float32 or wider. ONNX LayerNormalization-17, and ONNX Runtime's -1, which its
+    optimizer writes into files of older opsets.
     """
     axes = tuple(range(axis_of(axis, x.ndim), x.ndim))
     wide, mean, inverse = standardized(widened(x), axes, epsilon)

@@ -49,7 +49,8 @@ def _pooling(
     if x.ndim < 3:
         raise ProgramError(f"input {list(x.shape)}: expected [N, C, D...]")
     window = make_window(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad)
-    results = counts(x.shape[2:], window, bool(ceil_mode) and auto_pad == "NOTSET")
+    ceil = bool(ceil_mode) and auto_pad == "NOTSET"
+    results = counts(x.shape[2:], window, ceil, partial=True)
     fitting((*x.shape[:2], *results), 8)
     return window, results
 

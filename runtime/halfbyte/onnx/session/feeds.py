@@ -83,7 +83,7 @@ def _tensor(value: Any, kind: TypeInfo, where: str) -> Array:
             f"{where}: Unexpected input data type. Actual: (tensor({element_name(array.dtype)})), "
             f"expected: ({type_name(kind)})"
         )
-    if kind.shape is None:
+    if not kind.shape:  # as in ONNX Runtime, a number may come in an array of any shape
         return array
     if len(kind.shape) != array.ndim:
         raise InvalidArgument(

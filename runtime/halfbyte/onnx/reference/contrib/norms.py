@@ -12,7 +12,7 @@ from halfbyte.errors import ProgramError
 from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference._numbers import rounded, vector, widened
 from halfbyte.onnx.reference.arrays import axis_of
-from halfbyte.onnx.reference.contrib._common import contrib, sigmoid
+from halfbyte.onnx.reference.contrib._common import contrib, dequantized, sigmoid
 from halfbyte.onnx.reference.normalization import standardized
 from halfbyte.onnx.reference.registry import define
 
@@ -154,6 +154,57 @@ def embed_layer_normalization(
     result = layer_norm(whole, widened(gamma), widened(beta), epsilon)[0]
     dtype = word_embedding.dtype
     return rounded(result, dtype), lengths, rounded(whole, dtype)
+
+
+def _quantized_embedding(*inputs: Array | None, **attributes: Any) -> _shapes.Shapes:
+    ids, table = inputs[0], inputs[2]
+    if ids is None or table is None:
+        raise ProgramError("an operand is left out")
+    whole = (*ids.shape, table.shape[-1])
+    return [_shapes.blank(whole, np.float32), _shapes.blank(ids.shape[:1], np.int32)]
+
+
+@contrib(
+    "QEmbedLayerNormalization",
+    infer=_shapes.Rule(_quantized_embedding),
+    types="i.6 i.6 a.2,3 a a a a i.6 s.1 s s s s a a a a a > s 6",
+)
+def qembed_layer_normalization(
+    input_ids: Array,
+    segment_ids: Array | None,
+    word_embedding: Array,
+    position_embedding: Array,
+    segment_embedding: Array | None,
+    gamma: Array,
+    beta: Array,
+    mask: Array | None,
+    word_scale: Array,
+    position_scale: Array,
+    segment_scale: Array | None,
+    gamma_scale: Array,
+    beta_scale: Array,
+    word_zero: Array,
+    position_zero: Array,
+    segment_zero: Array | None,
+    gamma_zero: Array,
+    beta_zero: Array,
+    *,
+    epsilon: float = 1e-12,
+) -> tuple[Array, Array]:
+    """EmbedLayerNormalization of 8-bit tables, gamma and beta, each with a scale and a zero point.
+
+    Without the sum, and the positions are 0, 1, 2, ...
+    """
+    segments = None
+    if segment_embedding is not None and segment_scale is not None:
+        segments = dequantized(segment_embedding, segment_scale, segment_zero)
+    result: tuple[Array, ...] = embed_layer_normalization(
+        input_ids, segment_ids, dequantized(word_embedding, word_scale, word_zero),
+        dequantized(position_embedding, position_scale, position_zero), segments,
+        dequantized(gamma, gamma_scale, gamma_zero), dequantized(beta, beta_scale, beta_zero),
+        mask, epsilon=epsilon,
+    )  # fmt: skip
+    return result[0], result[1]
 
 
 def _group_norm(
