@@ -36,7 +36,7 @@ ENCODERS = (  # no page has a language model of these architectures
         "jina_bert_v2",
         "jina_bert_v3",
     ),
-    *("modern_bert", "mpnet", "nomic_bert"),
+    *("modern_bert", "mpnet", "nomic_bert", "nomic_bert_moe"),
 )
 BEYOND_TEXT = (  # graphs, commands, the server, file formats other than GGUF, templates
     *("cli/", "device/", "evaluation/", "onnx/", "quantize/"),

@@ -31,6 +31,8 @@ def reference(name: str) -> tuple[dict[str, list[int]], models.F32Array]:
     values = encoders.config(name)
     if name.startswith("jina-bert-v2"):
         return jina(name, values)
+    if name == "nomic-bert-moe":
+        return nomic(name, values)
     config = transformers.AutoConfig.for_model(**values)
     config._attn_implementation = "eager"
     model: Any = getattr(transformers, values["architectures"][0])(config).eval()
@@ -103,6 +105,82 @@ def jina(name: str, config: dict[str, Any]) -> tuple[dict[str, list[int]], model
             x = norm(x + y, f"{at}attention.output.LayerNorm")
             gate, up = linear(x, f"{at}mlp.gated_layers").chunk(2, dim=-1)
             x = norm(x + linear(F.gelu(gate) * up, f"{at}mlp.wo"), f"{at}mlp.layernorm")
+        rows.append(np.asarray(x.mean(dim=0)))
+    return shapes, np.stack(rows)
+
+
+def nomic(name: str, config: dict[str, Any]) -> tuple[dict[str, list[int]], models.F32Array]:
+    """The same for Nomic's encoder with experts, whose code `transformers` does not have."""
+    dim, hidden, heads, experts = (
+        config[k] for k in ("n_embd", "n_inner", "n_head", "num_experts")
+    )
+    shapes = {
+        "embeddings.word_embeddings.weight": [config["vocab_size"], dim],
+        "embeddings.token_type_embeddings.weight": [1, dim],
+        "emb_ln.weight": [dim], "emb_ln.bias": [dim],
+    }  # fmt: skip
+    for layer in range(config["n_layer"]):
+        at = f"encoder.layers.{layer}."
+        parts = {"attn.Wqkv": (3 * dim, dim), "attn.out_proj": (dim, dim)}
+        if layer % config["moe_every_n_layers"] == 1:
+            shapes[f"{at}mlp.router.layer.weight"] = [experts, dim]
+            shapes |= {f"{at}mlp.experts.mlp.{w}": [experts * hidden, dim] for w in ("w1", "w2")}
+            shapes[f"{at}mlp.experts.bias"] = [dim]
+        else:
+            parts |= {"mlp.fc1": (hidden, dim), "mlp.fc2": (dim, hidden)}
+        for part, shape in parts.items():
+            shapes |= {f"{at}{part}.weight": [*shape], f"{at}{part}.bias": [shape[0]]}
+        shapes |= {f"{at}norm{n}.{kind}": [dim] for n in (1, 2) for kind in ("weight", "bias")}
+    own = {n: torch.from_numpy(models.values(f"{name}/{n}", tuple(s))) for n, s in shapes.items()}
+
+    def linear(x: torch.Tensor, part: str) -> torch.Tensor:
+        return F.linear(x, own[f"{part}.weight"], own[f"{part}.bias"])
+
+    def norm(x: torch.Tensor, part: str) -> torch.Tensor:
+        epsilon = config["layer_norm_epsilon"]
+        return F.layer_norm(x, (dim,), own[f"{part}.weight"], own[f"{part}.bias"], epsilon)
+
+    def mixture(x: torch.Tensor, at: str) -> torch.Tensor:
+        first, second = (
+            own[f"{at}experts.mlp.{w}"].view(experts, hidden, dim) for w in ("w1", "w2")
+        )
+        weights, chosen = torch.softmax(x @ own[f"{at}router.layer.weight"].T, -1).topk(
+            config["moe_top_k"]
+        )
+        rows = [
+            sum(w * (F.gelu(row @ first[e].T) @ second[e]) for w, e in zip(*pair, strict=True))
+            for row, pair in zip(x, zip(weights, chosen, strict=True), strict=True)
+        ]
+        return torch.stack(rows) + own[f"{at}experts.bias"]
+
+    head = dim // heads
+    rates = config["rotary_emb_base"] ** (-torch.arange(0, head, 2) / head)
+    rows = []
+    for text in encoders.TEXTS:
+        ids = torch.tensor(encoders.ids(text))
+        angles = torch.outer(torch.arange(len(ids)), rates)
+
+        def rotated(x: torch.Tensor, angles: torch.Tensor = angles) -> torch.Tensor:
+            a, b = x.chunk(2, dim=-1)
+            cos, sin = angles.cos(), angles.sin()
+            return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
+
+        x = own["embeddings.word_embeddings.weight"][ids]
+        x = norm(x + own["embeddings.token_type_embeddings.weight"][0], "emb_ln")
+        for layer in range(config["n_layer"]):
+            at = f"encoder.layers.{layer}."
+            q, k, v = (
+                part.view(len(ids), heads, head).transpose(0, 1)
+                for part in linear(x, f"{at}attn.Wqkv").chunk(3, dim=-1)
+            )
+            mixed = F.scaled_dot_product_attention(rotated(q), rotated(k), v)
+            y = linear(mixed.transpose(0, 1).reshape(len(ids), dim), f"{at}attn.out_proj")
+            x = norm(x + y, f"{at}norm1")
+            if f"{at}mlp.fc1.weight" in own:
+                y = linear(F.gelu(linear(x, f"{at}mlp.fc1")), f"{at}mlp.fc2")
+            else:
+                y = mixture(x, f"{at}mlp.")
+            x = norm(x + y, f"{at}norm2")
         rows.append(np.asarray(x.mean(dim=0)))
     return shapes, np.stack(rows)
 

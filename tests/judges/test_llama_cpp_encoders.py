@@ -16,9 +16,11 @@ from tests.text.encoders.encoders import TEXTS
 import halfbyte
 from halfbyte.quantize import quantize_file
 from halfbyte.quantize.gguf_writer import write_gguf
+from halfbyte.text.architectures._encoder import EXPERTS_BIAS
 from halfbyte.text.opening import open_model
 
 GELU_BOUND = 5e-3  # llama.cpp looks GELU up in a table of F16
+ROUTED_BOUND = 2e-2  # which may send a token to another expert
 THERE = [name for name in encoders.OTHERS if not name.startswith(("gte", "mpnet"))]
 # Its heads have no relu
 RANKS = [name for name in encoders.RANKS if not name.startswith(("gte", "mpnet", "distilbert"))]
@@ -45,15 +47,17 @@ def vectors(path: Path) -> Any:
 
 @pytest.mark.parametrize("name", THERE)
 def test_vectors_agree(name: str, tmp_path: Path) -> None:
-    """In F32, and for one model in int8, with each pooling."""
+    """In F32, and for one model in int8, with each pooling; without what llama.cpp leaves out."""
     for pooling in ("mean", "cls") if name == "bert" else ("mean",):
         folder = encoders.write(tmp_path / pooling, name, pooling)
         file = open_model(folder)
         path = tmp_path / "model.gguf"
-        write_gguf(path, file.metadata, [tensor(n, t.decode()) for n, t in file.tensors.items()])
+        tensors = {n: t for n, t in file.tensors.items() if not n.endswith(EXPERTS_BIAS)}
+        write_gguf(path, file.metadata, [tensor(n, t.decode()) for n, t in tensors.items()])
         with halfbyte.load_encoder(path) as model:
             ours = model.embed(TEXTS, normalize=True)
-        assert largest_difference(vectors(path).astype(np.float32), ours) < GELU_BOUND
+        bound = ROUTED_BOUND if name == "nomic-bert-moe" else GELU_BOUND
+        assert largest_difference(vectors(path).astype(np.float32), ours) < bound
     if name == "bert":
         quantize_file(folder, "int8", path)
         with halfbyte.load_encoder(path) as model:

@@ -121,6 +121,17 @@ def reordered(
     return DerivedTensor(name, tensor.format, (*order.shape, tensor.columns), make, whole)
 
 
+def split_rows(tensor: Tensor, count: int) -> Tensor:
+    """A matrix as [count, rows, columns]; raises `FormatError` if its rows are not divisible."""
+    rows, columns = tensor.row_count, tensor.columns
+    if rows % count:
+        raise FormatError(f"{rows} rows: expected a multiple of {count}")
+    shape = (count, rows // count, columns)
+    if isinstance(tensor, DerivedTensor):
+        return DerivedTensor(tensor.name, tensor.format, shape, tensor.make)
+    return Tensor(tensor.name, tensor.format, shape, tensor.data)
+
+
 def with_columns(tensor: Tensor, name: str, order: npt.NDArray[np.integer[Any]]) -> Tensor:
     """The matrix with its columns in another order, in a format without blocks."""
     if tensor.format.block > 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -24,6 +24,7 @@ class Transform:
     they are float32. If it `widens`, GGUF has the result in F32, in a shape of its own. `factors`
     multiply rows, or all of them alike. `columns` permutes the numbers of columns. With `axes` and
     `rows` the axes are permuted first, then the rows by their numbers. `more` rows of zeros follow.
+    `matrices` is how many a matrix is split into, along its rows, before all that.
     """
 
     name: str  # for people
@@ -35,6 +36,7 @@ class Transform:
     axes: tuple[int, ...] = ()
     rows: Callable[[Array], Array] | None = None
     more: int = 0
+    matrices: int = 0
 
 
 SAME = Transform("as it is", lambda x: x)
@@ -143,6 +145,13 @@ EVEN_EXPERTS = Transform(
     "transposed experts, even rows first", lambda x: _even_first(x.swapaxes(1, 2)),
     axes=(0, 2, 1), rows=_even_first,
 )  # fmt: skip
+
+
+def split_rows(count: int, *, transposed: bool = False) -> Transform:
+    """A matrix as several, one below the other; each of them transposed, if so."""
+    if transposed:
+        return replace(EXPERTS, name=f"{count} transposed matrices", matrices=count)
+    return Transform(f"{count} matrices", SAME.apply, matrices=count)
 
 
 def scaled(factors: npt.NDArray[np.float32] | float) -> Transform:

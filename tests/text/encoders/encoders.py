@@ -38,6 +38,15 @@ _MODERN = {
     "global_attn_every_n_layers": 3, "global_rope_theta": 160000.0, "local_rope_theta": 10000.0,
     "bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2, "sep_token_id": 3,
 }  # fmt: skip
+_NOMIC = {  # as Nomic's own code has it
+    "model_type": "nomic_bert", "architectures": ["NomicBertModel"], "n_embd": 32, "n_inner": 64,
+    "n_layer": 2, "n_head": 2, "n_positions": 4 * CONTEXT, "max_trained_positions": CONTEXT,
+    "vocab_size": len(TOKENS), "rotary_emb_base": 1000, "rotary_emb_fraction": 1.0,
+    "rotary_emb_interleaved": False, "rotary_emb_scale_base": None, "rotary_scaling_factor": 2,
+    "activation_function": "swiglu", "prenorm": False, "qkv_proj_bias": False,
+    "mlp_fc1_bias": False, "mlp_fc2_bias": False, "causal": False, "layer_norm_epsilon": 1e-12,
+    "type_vocab_size": 2, "use_rms_norm": False, "auto_map": {"AutoModel": "evil.Model"},
+}  # fmt: skip
 _GTE = {"model_type": "gte", "type_vocab_size": 2}
 
 CONFIGS: dict[str, dict[str, Any]] = {
@@ -81,6 +90,12 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
     "mpnet": {"architectures": ["MPNetForMaskedLM"], **_MPNET},
     "nomic_bert": {"model_type": "nomic_bert", "architectures": ["NomicBertModel"]},
+    "nomic-bert-moe": {
+        **_NOMIC, "activation_function": "gelu", "qkv_proj_bias": True, "mlp_fc1_bias": True,
+        "mlp_fc2_bias": True, "layer_norm_epsilon": 1e-5, "type_vocab_size": 1, "num_experts": 5,
+        "moe_top_k": 2, "moe_every_n_layers": 2, "moe_normalize_expert_weights": False,
+        "expert_choice_router": False, "num_shared_experts": 0, "n_layer": 4,
+    },
     "bert-rank": {
         "model_type": "bert", "architectures": ["BertForSequenceClassification"], **_RANK
     },
@@ -113,7 +128,8 @@ OTHERS = [name for name in CONFIGS if name not in RANKS]
 
 def config(name: str) -> dict[str, Any]:
     """The config.json of a model."""
-    return {**_SIZES, **CONFIGS[name]}
+    own = CONFIGS[name]
+    return own if "n_embd" in own else {**_SIZES, **own}
 
 
 def ids(text: str) -> list[int]:
@@ -189,16 +205,7 @@ def write_dense(
 
 def nomic_own() -> tuple[dict[str, Any], dict[str, F32Array]]:
     """The tiny Nomic model as its authors saved it: config.json and tensors."""
-    config = {
-        "model_type": "nomic_bert", "architectures": ["NomicBertModel"], "n_embd": 32,
-        "n_inner": 64, "n_layer": 2, "n_head": 2, "n_positions": 4 * CONTEXT,
-        "max_trained_positions": 36, "vocab_size": len(TOKENS), "rotary_emb_base": 1000,
-        "rotary_emb_fraction": 1.0, "rotary_emb_interleaved": False, "rotary_emb_scale_base": None,
-        "rotary_scaling_factor": 2, "activation_function": "swiglu", "prenorm": False,
-        "qkv_proj_bias": False, "mlp_fc1_bias": False, "mlp_fc2_bias": False, "causal": False,
-        "layer_norm_epsilon": 1e-12, "type_vocab_size": 2, "use_rms_norm": False,
-        "auto_map": {"AutoModel": "evil.Model"},
-    }  # fmt: skip
+    config = _NOMIC | {"max_trained_positions": 36}
     own, new = tensors("nomic_bert"), {}
     names = {
         "embeddings.LayerNorm": "emb_ln", "self_attn.o_proj": "attn.out_proj",

@@ -60,6 +60,24 @@ def test_of_the_original(name: str, tmp_path: Path) -> None:
             assert largest_difference(run(floats, TEXTS), expected) < bound
 
 
+def test_a_bias_of_experts_that_is_zero_is_left_out(tmp_path: Path) -> None:
+    """So that llama.cpp, which has none, opens the file."""
+    folder = encoders.write(tmp_path / "m", "nomic-bert-moe")
+    own = encoders.tensors("nomic-bert-moe")
+    name = "blk.{}.ffn_exps.bias"
+    assert {name.format(1), name.format(3)} <= open_model(folder).tensors.keys()
+    own["encoder.layers.1.mlp.experts.bias"][:] = 0
+    write_safetensors(folder / "model.safetensors", own)
+    file = open_model(folder)
+    assert name.format(1) not in file.tensors
+    assert name.format(3) in file.tensors
+    assert file.tensors["blk.1.ffn_down_exps.weight"].shape == (5, 32, 64)
+    own["encoder.layers.3.mlp.experts.mlp.w2"] = own["encoder.layers.3.mlp.experts.mlp.w2"][1:]
+    write_safetensors(folder / "model.safetensors", own)
+    with pytest.raises(HalfbyteError, match=r"mlp\.w2': 319 rows: expected a multiple of 5"):
+        open_model(folder)
+
+
 def test_every_type_and_architecture_has_a_model() -> None:
     types = architectures.model_types()
     own = {n for n, m in types.items() if hasattr(m, "HEADS") and n in m.MODEL_TYPES}
@@ -208,7 +226,8 @@ REFUSED: list[tuple[str, str, Any, str]] = [
     ("modernbert", "config.json", {"layer_types": ["full_attention"]}, "'layer_types': expected 5"),
     ("modernbert-rank", "config.json", {"classifier_pooling": "max"}, "expected 'cls' or 'mean'"),
     ("nomic_bert", "config.json", {"hidden_act": "gelu"}, "'hidden_act': expected 'silu'"),
-    ("nomic_bert", "config.json", {"n_embd": 32, "moe_every_n_layers": 2}, "expected None or 0"),
+    ("nomic_bert", "config.json", {"moe_every_n_layers": 2}, "'n_positions': expected an integer"),
+    ("nomic-bert-moe", "config.json", {"num_shared_experts": 1}, "'num_shared_experts': expected"),
     ("gemma-embedding", "config.json", {"architectures": ["Gemma3ForCausalLM"]}, "one that ends"),
     ("bert", "modules.json", [{"type": "sentence_transformers.models.LSTM"}], "'sentence_trans"),
     ("bert", "modules.json", [{"type": "evil.Pooling", "path": "x"}], "module 'evil.Pooling'"),

@@ -26,6 +26,7 @@ from halfbyte.formats.derived import (
     permuted,
     reordered,
     scaled,
+    split_rows,
     widened,
     with_columns,
 )
@@ -138,7 +139,7 @@ def model_tensors(where: str, names: Naming, weights: Checkpoint) -> dict[str, T
         new, transform = renamed
         if new in tensors:
             raise FormatError(f"{where}: tensor {name!r}: there is another for {new!r}")
-        tensor, shape = weights.tensors[name], shapes[new]
+        tensor, shape = _split(where, weights.tensors[name], name, transform), shapes[new]
         expected = tuple(shape[axis] for axis in _axes(tensor, transform)) or shape
         if tensor.shape != expected:
             raise FormatError(
@@ -150,6 +151,9 @@ def model_tensors(where: str, names: Naming, weights: Checkpoint) -> dict[str, T
         except FormatError as error:  # the rows are not whole heads
             raise FormatError(f"{where}: tensor {name!r}: {error}") from None
     tensors = with_stacks(where, tensors, shapes)
+    for new in [name for name in tensors if names.idle and name.endswith(names.idle)]:
+        if not tensors[new].decode().any():
+            del tensors[new]
     for new, values in names.tensors.items():
         tensors[new] = Tensor(new, F32, values.shape, F32.encode(values))
     norm = ["output_norm.weight"] if "output_norm" in names.names.values() else []
@@ -159,6 +163,16 @@ def model_tensors(where: str, names: Naming, weights: Checkpoint) -> dict[str, T
         raise FormatError(f"{where}: no tensor for {lost[0]!r}{reason}")
     check_layers(where, names.where, tensors, shapes.layers, names.uneven)
     return dict(sorted(tensors.items(), key=lambda item: _place(item[0])))
+
+
+def _split(where: str, tensor: Tensor, name: str, transform: Transform) -> Tensor:
+    """A matrix that is several, as these."""
+    if not transform.matrices:
+        return tensor
+    try:
+        return split_rows(tensor, transform.matrices)
+    except FormatError as error:
+        raise FormatError(f"{where}: tensor {name!r}: {error}") from None
 
 
 def _place(name: str) -> tuple[int, str]:
@@ -184,7 +198,7 @@ def _converted(name: str, tensor: Tensor, transform: Transform) -> Tensor:
         return padded(tensor, name, transform.more)
     if len(tensor.shape) == 1 or transform.widens:
         return widened(tensor, name, transform.apply)
-    if transform is SAME:
+    if transform is SAME or (transform.matrices and not transform.axes):
         return aligned(tensor, name)
     if axes := _axes(tensor, transform):
         tensor = permuted(tensor, name, axes)

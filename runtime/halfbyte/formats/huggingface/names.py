@@ -62,6 +62,7 @@ class Naming:
     dropped: tuple[str, ...] = ()  # beginnings of names of tensors that are not needed
     uneven: tuple[str, ...] = ()  # beginnings of GGUF names that a layer may lack
     numbers: tuple[str, ...] = ()  # tensors of one number in each layer, metadata in GGUF
+    idle: tuple[str, ...] = ()  # ends of GGUF names of tensors that are left out where all zero
     rank: bool = False  # the model's head scores pairs of texts
 
     def rename(self, name: str) -> tuple[str, Transform] | None:
@@ -114,7 +115,7 @@ _OUTER = re.compile(r"(?P<part>[\w.]+)\.(?P<kind>weight|bias|gamma|beta)")
 _EXPERT = re.compile(r"(.*experts)\.(\d{1,4})\.(\w+)")  # with matrices of its own
 # Which have no ".weight": stacked experts, vectors of state spaces, sinks, factors
 _BARE = re.compile(
-    r"(experts\.(?:gate_up|down)_proj|\.(?:A_log|D|dt_bias|sinks|expert_bias)"
+    r"(experts\.(?:gate_up_proj|down_proj|mlp\.w[12])|\.(?:A_log|D|dt_bias|sinks|expert_bias)"
     r"|\.(?:layer_scalar|router\.scale|per_expert_scale|correct_output_scale"
     r"|e_score_correction_bias)|act_fn\.\w+)$"
 )
@@ -165,7 +166,7 @@ class Translation:
     names : mapping
         Parts of a tensor's name, such as ``self_attn.q_proj``, -> GGUF's names. One that ends with
         a dot is whole, without ``.weight``.
-    tied, tensors, transforms, shapes, layer_names, dropped, uneven, numbers
+    tied, tensors, transforms, shapes, layer_names, dropped, uneven, numbers, idle
         As in :class:`Naming`.
     """
 
@@ -181,6 +182,7 @@ class Translation:
         self.dropped: tuple[str, ...] = ()
         self.uneven: tuple[str, ...] = ()
         self.numbers: tuple[str, ...] = ()
+        self.idle: tuple[str, ...] = ()
         self._rank = False
         self._unprefixed: dict[str, MetadataValue] = {}
 
@@ -192,7 +194,7 @@ class Translation:
         return Naming(
             self.keys.where, self.kind, metadata, self.names, self.tied, self.tensors,
             self.transforms, self.shapes, self.layer_names, self.dropped, self.uneven,
-            self.numbers, self._rank,
+            self.numbers, self.idle, self._rank,
         )  # fmt: skip
 
     def size(self, key: str) -> int:

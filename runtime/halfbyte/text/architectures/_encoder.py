@@ -20,10 +20,11 @@ from halfbyte.core.buffer import Buffer, maximum
 from halfbyte.core.program import Program, capture
 from halfbyte.formats.embedding import ACTIVATIONS, DENSE_NUMBERS, SCORED, SCORING, Pooling
 from halfbyte.formats.model_file import ModelFile
-from halfbyte.text.architectures import _decoder
+from halfbyte.text.architectures import _decoder, _experts
 from halfbyte.text.architectures._block import slopes
 from halfbyte.text.architectures._decoder import Parts, RotaryConfig
 from halfbyte.text.architectures._distance import BUCKETS, biases
+from halfbyte.text.architectures._experts import Experts
 from halfbyte.text.architectures._keys import Keys
 from halfbyte.text.architectures._rotary import Rope
 from halfbyte.weights import F32Array, Tensor
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from halfbyte.formats.huggingface.names import Translation
 
 LEARNED = "attn_rel_b.weight"  # biases of distances
+EXPERTS_BIAS = "ffn_exps.bias"  # of the sum of experts
 _AFTER = ("cls", "cls.norm", "cls.output", *(f"dense_{n}" for n in DENSE_NUMBERS))
 TABLES = frozenset({f"{name}.{kind}" for name in _AFTER for kind in ("weight", "bias")} | {LEARNED})
 HEADS = ("Model", "ForMaskedLM", "ForPreTraining", "ForSequenceClassification")  # in config.json
@@ -84,6 +86,8 @@ class Config(RotaryConfig):
     local_base: float = 0.0  # of rotation in layers with a window, without scaling
     alibi: float = 0.0  # of the slopes of heads
     activation: str = ""  # in place of the block's
+    experts: Experts | None = None  # in place of one feed-forward part, in layers of which the
+    experts_every: int = 0  # number leaves 1 when it is divided by this
 
 
 def read_config(keys: Keys, block: Block, **own: Any) -> Config:
@@ -149,12 +153,12 @@ class Encoder(Parts):
         if not block.before:
             y = ops.add(x, self._attended(x, name, number))
             x = self.norm_of(y, name + "attn_output_norm")
-            y = ops.add(x, self._fed_forward(x, name))
+            y = ops.add(x, self._fed_forward(x, name, number))
             return self.norm_of(y, name + "layer_output_norm")
         bare = block.bare and number == 0 and f"{name}attn_norm.weight" not in self.file.tensors
         y = self._attended(x if bare else self.norm_of(x, name + "attn_norm"), name, number)
         x = ops.add(x, self.norm_of(y, name + "post_attention_norm") if block.after else y)
-        y = self._fed_forward(self.norm_of(x, name + "ffn_norm"), name)
+        y = self._fed_forward(self.norm_of(x, name + "ffn_norm"), name, number)
         z: Buffer = ops.add(x, self.norm_of(y, name + "post_ffw_norm") if block.after else y)
         return z
 
@@ -218,9 +222,16 @@ class Encoder(Parts):
             self._biases[window] = self.program.table(f"biases.{window}", shape, make)
         return self._biases[window]
 
-    def _fed_forward(self, x: Buffer, name: str) -> Buffer:
-        activation = self.c.activation or self.block.activation
-        return self.fed_forward(x, name, activation, gated=self.block.gated)
+    def _fed_forward(self, x: Buffer, name: str, number: int) -> Buffer:
+        c, gated = self.c, self.block.gated
+        activation = c.activation or self.block.activation
+        if c.experts is None or number % c.experts_every != 1:
+            return self.fed_forward(x, name, activation, gated=gated)
+        y = _experts.mixture(self, x, name, c.experts, activation, gated=gated)
+        if self.has(name + EXPERTS_BIAS):
+            bias = self.tensor(name + EXPERTS_BIAS, c.dim).decode()
+            y = ops.add(y, self.row(name + EXPERTS_BIAS, bias))
+        return y
 
 
 def _biases(context: int, window: int, slopes: F32Array | None, learned: Tensor | None) -> F32Array:

@@ -14,7 +14,7 @@ from halfbyte.core import ops
 from halfbyte.core.buffer import Buffer, maximum
 from halfbyte.formats.derived import reordered
 from halfbyte.formats.transforms import FLATTENED
-from halfbyte.text.architectures._decoder import Parts, glued
+from halfbyte.text.architectures._decoder import Parts, activated, glued
 from halfbyte.text.architectures._keys import Keys
 from halfbyte.weights import F32, Tensor
 
@@ -136,13 +136,14 @@ def translate_shared(config: Translation, hidden: int) -> None:
 
 
 def mixture(
-    model: Parts, x: Buffer, name: str, experts: Experts, kind: str, router: Buffer | None = None
-) -> Buffer:
+    model: Parts, x: Buffer, name: str, experts: Experts, kind: str, router: Buffer | None = None,
+    *, gated: bool = True,
+) -> Buffer:  # fmt: skip
     """The sum of the results of each token's experts, [n, dim].
 
-    An expert computes act(gate) * up through `down`, all of them with biases if there are any; the
-    activation is one of :func:`glued`. The router reads x, or what it is given. Results may have a
-    factor for each expert (``ffn_down_exps.scale``).
+    An expert computes act(gate) * up, or act(up), through `down`, all of them with biases if there
+    are any; the activation is one of :func:`glued`. The router reads x, or what it is given.
+    Results may have a factor for each expert (``ffn_down_exps.scale``).
     """
     e, dim = experts, maximum(x.shape[1])
     logits = model.linear(router or x, name + "ffn_gate_inp", e.count, bias=None)
@@ -170,8 +171,10 @@ def mixture(
             y = ops.add(y, ops.expert_rows(model.program.constant(bias, values), ids))
         return y
 
-    gate, up = (product(x, part, e.hidden, dim) for part in ("gate", "up"))
-    y = product(glued(model, gate, up, kind), "down", dim, e.hidden)
+    parts = ("gate", "up") if gated else ("up",)
+    *gate, up = (product(x, part, e.hidden, dim) for part in parts)
+    y = glued(model, gate[0], up, kind) if gate else activated(up, kind)
+    y = product(y, "down", dim, e.hidden)
     sums: Buffer = ops.sum_experts(y, weights, places, d=dim)
     return sums
 

@@ -12,6 +12,7 @@ from halfbyte.text.architectures._keys import Keys
 from halfbyte.text.architectures.bert import EMBEDDINGS, HEAD_NAMES
 
 if TYPE_CHECKING:
+    from halfbyte.formats.huggingface.config import Keys as ConfigKeys
     from halfbyte.formats.huggingface.names import Translation
 
 TABLES = _encoder.TABLES
@@ -36,7 +37,7 @@ NAMES = {
     "post_mlp_layernorm": "layer_output_norm",
 }
 # Those of Nomic's own code, and its keys
-_OWN_NAMES = {
+OWN_NAMES = {
     **EMBEDDINGS,
     "emb_ln": "token_embd_norm",
     "attn.Wqkv": "attn_qkv",
@@ -49,10 +50,18 @@ _OWN_NAMES = {
 }
 
 
+def variant(keys: ConfigKeys) -> str:
+    """The architecture of a config with experts."""
+    return "nomic_bert_moe" if keys.get("moe_every_n_layers") else ""
+
+
 def translate(config: Translation) -> None:
     """Translate a config.json into GGUF's terms."""
     if config.keys.get("n_embd") is not None:
-        _translate_own(config)
+        translate_own(config, "swiglu")
+        for key in ("qkv_proj_bias", "mlp_fc1_bias", "mlp_fc2_bias"):
+            config.keys.expect(key, False)
+        config.names = OWN_NAMES
     else:
         config.keys = config.keys.otherwise(rope_theta=1000.0)
         config.keys.expect("hidden_act", "silu")
@@ -68,24 +77,20 @@ def _head_dim(config: Translation) -> list[int]:
     return [keys.integer("hidden_size") // keys.integer("num_attention_heads")]
 
 
-def _translate_own(config: Translation) -> None:
-    """A config of Nomic's own code, whose scaling begins beyond the trained context."""
+def translate_own(config: Translation, activation: str) -> None:
+    """The keys of a config of Nomic's own code, whose scaling begins beyond the trained context."""
     keys = config.keys
     for key in ("causal", "prenorm", "parallel_block", "use_rms_norm", "rotary_emb_interleaved"):
         keys.expect(key, False, None)
-    for key in ("qkv_proj_bias", "mlp_fc1_bias", "mlp_fc2_bias"):
-        keys.expect(key, False)
-    keys.expect("activation_function", "swiglu")
+    keys.expect("activation_function", activation)
     keys.expect("rotary_emb_fraction", 1.0, 1)
     keys.expect("rotary_emb_scale_base", None)
-    keys.expect("moe_every_n_layers", None, 0)
     trained = min(keys.integer("n_positions"), keys.integer("max_trained_positions", 2048))
     config.keys = keys.renamed(
         hidden_size="n_embd", num_hidden_layers="n_layer", num_attention_heads="n_head",
         intermediate_size="n_inner", layer_norm_eps="layer_norm_epsilon",
         rope_theta="rotary_emb_base",
     ).replaced(max_position_embeddings=trained)  # fmt: skip
-    config.names = _OWN_NAMES
 
 
 def read_config(file: ModelFile) -> Config:
