@@ -7,6 +7,7 @@ from halfbyte.errors import HalfbyteError
 
 if TYPE_CHECKING:
     from halfbyte.onnx.session import InferenceSession, SessionOptions
+    from halfbyte.onnx.session.fetching import open_session
     from halfbyte.onnx.standin import install_as_onnxruntime
     from halfbyte.text.encoder import TextEncoder
     from halfbyte.text.encoder_loading import load_encoder
@@ -29,6 +30,7 @@ __all__ = [
     "load_encoder",
     "load_tokenizer",
     "load_url",
+    "open_session",
 ]
 
 # Imported on first use: a program waits only for the parts that it uses, and a command that is
@@ -44,6 +46,7 @@ _PLACES = {
     "load_encoder": "text.encoder_loading",
     "load_tokenizer": "text.tokenizers",
     "load_url": "text.loading",
+    "open_session": "onnx.session.fetching",
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
-from tests.browser.graph_files import write_files
+from tests.browser.graph_files import layers, write_files
 from tests.browser.kept_start import first_start, with_kept_start
 from tests.browser.visitor import INSECURE, PROMPT, User
 from tests.support.http_server import Server as ModelServer
@@ -84,7 +84,7 @@ def browser(repository: Path) -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def models(storyteller: Path, repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The shipped model in four types, and a random one in a mixture of K-quants."""
+    """The shipped model in four types, a random one in a mixture of K-quants, and a graph."""
     from halfbyte.quantize import quantize_file
 
     folder = tmp_path_factory.mktemp("models")
@@ -94,6 +94,7 @@ def models(storyteller: Path, repository: Path, tmp_path_factory: pytest.TempPat
     quantize_file(storyteller, "int4", folder / "Q4_0.gguf")
     quantize_file(storyteller, "Q5_1", folder / "Q5_1.gguf")
     load_tool(repository, "make_model").make_model(folder / "Q4_K_M.gguf", "tiny-256", "Q4_K_M")
+    layers(folder / "layers.onnx")
     return folder
 
 

@@ -35,6 +35,29 @@ def png(rows: np.ndarray) -> bytes:  # type: ignore[type-arg]
     return b"\x89PNG\r\n\x1a\n" + body
 
 
+def layers(path: Path) -> None:
+    """Write a graph of 16 MB, for any number of rows."""
+    random = np.random.default_rng(0)
+    weights = {
+        name: random.standard_normal(shape, np.float32)
+        for name, shape in {"w": (512, 4096), "v": (4096, 512), "b": (4096,)}.items()
+    }
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["product"]),
+        helper.make_node("Add", ["product", "b"], ["sum"]),
+        helper.make_node("Relu", ["sum"], ["positive"]),
+        helper.make_node("MatMul", ["positive", "v"], ["y"]),
+    ]
+    value = helper.make_tensor_value_info
+    proto = helper.make_graph(
+        nodes, "layers", [value("x", TensorProto.FLOAT, ["n", 512])],
+        [value("y", TensorProto.FLOAT, ["n", 512])],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )  # fmt: skip
+    model = helper.make_model(proto, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    path.write_bytes(model.SerializeToString())
+
+
 def classifier(last: bool = False, classes: int = 3) -> bytes:
     """logits [1, classes] of a picture's middle: twenty times how red, green and blue it is."""
     order = [0, 3, 1, 2] if last else [0, 1, 2, 3]

@@ -159,6 +159,57 @@ counts = [n // counts[0] for n in counts]
 
 
 @in_worker
+def test_a_graph_is_not_in_the_heap(python: Python, models: Path) -> None:
+    """Nor are its weights, from an address or from a file; every shape has the same results."""
+    size = (models / "layers.onnx").stat().st_size
+    code = """
+import gc, tracemalloc
+import numpy as np
+import halfbyte
+from halfbyte.core.backends import libraries
+from halfbyte.formats.mapped import is_apart
+from pathlib import Path
+from pyodide.http import pyfetch
+heap = __import__("pyodide_js")._module
+x = np.random.default_rng(1).standard_normal((9, 512)).astype(np.float32)
+
+def outputs(session):
+    return [session.run(None, dict(x=x[:rows]))[0].tobytes() for rows in (9, 1, 4)]
+
+options = halfbyte.SessionOptions()
+options.intra_op_num_threads = 2
+memory, size, before = libraries.shared_library().memory, len(heap.HEAPU8), []
+tracemalloc.start()
+held, results = [], []
+for number in range(3):
+    session = await halfbyte.open_session("/models/layers.onnx", options, keep=False)
+    results.append(outputs(session))
+    gc.collect()
+    held.append(tracemalloc.get_traced_memory()[0])
+    apart = [is_apart(v) for v in session.model.graph.initializers.stored.values()]
+    session.close()
+    del session
+    gc.collect()
+    before.append(memory.allocated)
+grown = len(heap.HEAPU8) - size
+tracemalloc.stop()
+path = Path("/tmp/layers.onnx")
+path.write_bytes(await (await pyfetch("/models/layers.onnx")).bytes())
+for options.intra_op_num_threads in (2, 1):
+    with halfbyte.InferenceSession(path, options) as session:
+        results.append(outputs(session))
+path.unlink()
+[apart, grown, max(held), len(set(before)), [r == results[0] for r in results]]
+"""
+    apart, grown, held, ends, same = python.run(code)
+    assert apart == [True] * 3
+    assert grown < size / 2
+    assert held < size / 4
+    assert ends == 1, "bytes of a closed session stay allocated"
+    assert same == [True] * 5
+
+
+@in_worker
 def test_the_weights_are_not_in_the_heap(python: Python, models: Path) -> None:
     """Loading repeatedly needs no more memory than once, in either memory, closed or not."""
     code = """

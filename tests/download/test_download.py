@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
+from onnx import TensorProto, helper
 from tests.support import aio
 from tests.support.http_server import (
     Answer,
@@ -237,7 +238,22 @@ def test_a_model_by_its_address(server: Server, storyteller: Path, tmp_path: Pat
         assert np.array_equal(model.logits([1, 2, 3]), expected.logits([1, 2, 3]))
 
 
+def test_a_session_by_its_address(server: Server) -> None:
+    node = helper.make_node("Neg", ["x"], ["y"])
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [3]) for name in "xy")
+    model = helper.make_model(helper.make_graph([node], "g", [x], [y]), ir_version=9)
+    server.body = model.SerializeToString()
+    options = halfbyte.SessionOptions()
+    options.backend = "numpy"
+    with aio.run(halfbyte.open_session(server.url, options)) as session:
+        assert session.get_session_options().backend == "numpy"
+        [y] = session.run(None, {"x": np.float32([1, 2, 3])})
+        assert y.tolist() == [-1, -2, -3]
+
+
 def test_an_address_of_something_else(server: Server) -> None:
+    with pytest.raises(halfbyte.HalfbyteError, match="not an ONNX model"):
+        aio.run(halfbyte.open_session(server.url))
     with pytest.raises(halfbyte.HalfbyteError, match=r"model\.gguf: not a model file"):
         aio.run(halfbyte.load_url(server.url))
 

@@ -30,6 +30,7 @@ from halfbyte.core.ops import Operator
 from halfbyte.core.program import Program
 from halfbyte.formats.pictures import read_picture
 from halfbyte.onnx.files import open_onnx
+from halfbyte.onnx.files.initializers import Initializers
 from halfbyte.onnx.prepare import prepare
 from halfbyte.onnx.runner import Runner, attention_products
 from halfbyte.quantize.onnx import Options, quantize_onnx
@@ -50,9 +51,13 @@ def opener(backend: str) -> Callable[[Program], Executable]:
 
 
 def runner(path: Path, backend: str, *, int8_attention: bool = False) -> Runner:
-    model = open_onnx(path)
+    """For WebAssembly, weights are in its memory only, as in a tab with threads."""
+    wasm_isa = backend.removeprefix("wasm-")
+    memory = wasm.reused(wasm_isa).memory if wasm_isa != backend else None
+    model = open_onnx(path, memory=memory)
+    assert isinstance(model.graph.initializers, Initializers) == (memory is not None)
     products = attention_products(model, wanted=int8_attention)
-    return Runner(prepare(model), opener(backend), int8_attention=products)
+    return Runner(prepare(model), opener(backend), int8_attention=products, memory=memory)
 
 
 def operators(run: Runner) -> list[Operator]:

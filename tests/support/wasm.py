@@ -172,11 +172,12 @@ def open_program(program: Program, isa: str, threads: int) -> NativeExecutable:
 
 
 @cache
-def _reused(isa: str) -> Library:
+def reused(isa: str) -> Library:
+    """One library for all programs of `opener`."""
     return library(isa, REUSED)
 
 
 def opener(isa: str) -> Callable[[Program], NativeExecutable]:
     """A function that opens programs in one memory, which is faster for many small models."""
-    reused = _reused(isa)
-    return lambda program: NativeExecutable(program, isa, 1, reused, "wasm")
+    kernels = reused(isa)
+    return lambda program: NativeExecutable(program, isa, 1, kernels, "wasm")

@@ -266,8 +266,9 @@ class Visit:
         self.handler = Handler(lambda text: self.posted.append(json.loads(text)), read=self._read)
 
     async def _read(
-        self, file: File, progress: Callable[[int, int], None], place: None = None
+        self, file: File, progress: Callable[[int, int], None], place: Any = None
     ) -> npt.NDArray[Any]:
+        assert (place is not None) == file.name.endswith(".onnx")
         progress(len(file.data), len(file.data))
         return np.frombuffer(file.data, np.uint8)
 

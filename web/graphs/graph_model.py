@@ -14,6 +14,7 @@ from halfbyte.core.backends import Executable
 from halfbyte.core.backends.libraries import why_one_thread
 from halfbyte.core.buffer import Buffer, Kind
 from halfbyte.errors import HalfbyteError
+from halfbyte.formats.mapped import is_apart, size_of
 from halfbyte.onnx.session import InferenceSession, SessionOptions
 from halfbyte.onnx.stages import Opener
 from halfbyte.text.footprint import resident_bytes
@@ -87,7 +88,7 @@ class GraphModel:
     name : str
         The file's name, for messages.
     data : bytes-like
-        The file's content, which the model keeps.
+        The file's content, which the model keeps; it may be in memory apart.
     backend : str
         "native" or "numpy".
 
@@ -98,7 +99,7 @@ class GraphModel:
     """
 
     def __init__(self, name: str, data: Any, backend: str = "native") -> None:
-        self.name, self.size = name, len(data)
+        self.name, self.size, self._apart = name, size_of(data), is_apart(data)
         options = SessionOptions()
         options.backend = backend
         self.session: MeasuredSession = self._named(lambda: MeasuredSession(data, options))
@@ -123,7 +124,7 @@ class GraphModel:
         kinds = (Kind.SCRATCH, Kind.INPUT, Kind.OUTPUT)
         sums = [program.bytes_by_kind() for program in programs]
         activations = sum(by_kind[kind] for by_kind in sums for kind in kinds)
-        rest = max(heap - self.size - activations, 0)
+        rest = heap if self._apart else max(heap - self.size - activations, 0)
         return {
             "name": self.name,
             "bytes": self.size,

@@ -19,6 +19,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from halfbyte.errors import HalfbyteError, TaskError
+from halfbyte.onnx.session import SessionOptions
+from halfbyte.onnx.session.placing import SessionPlace
 from halfbyte.text.encoder import TextEncoder
 from halfbyte.text.encoder_loading import Options, load_encoder_url
 from halfbyte.web.engine import PROGRESS_SECONDS, plain
@@ -33,7 +35,8 @@ from halfbyte.web.graphs.side_files import is_side_file, labels, labels_or_token
 from halfbyte.web.graphs.sight import Sight
 
 Request = Mapping[str, Any]
-Reader = Callable[[Any, Callable[[int, "int | None"], None]], Awaitable[Any]]
+Progress = Callable[[int, "int | None"], None]
+Reader = Callable[[Any, Progress, SessionPlace | None], Awaitable[Any]]
 
 
 class Handler:
@@ -113,7 +116,8 @@ class Handler:
                 return
             for part in ("tokenizer", "model"):
                 progress = self._progress("Loading the model") if part == "model" else None
-                file = await download.fetch(asked[part], keep=False, progress=progress)
+                place = self._place() if part == "model" else None
+                file = await download.fetch(asked[part], keep=False, progress=progress, place=place)
                 self._take(asked[part].rsplit("/", 1)[-1], file.data)
         self._complete()
 
@@ -270,7 +274,7 @@ class Handler:
 
         progress = self._progress("Loading the model")
         with self._cancellable():
-            file = await download.fetch(url, keep=keep, progress=progress)
+            file = await download.fetch(url, keep=keep, progress=progress, place=self._place())
         name = PurePosixPath(unquote(urlsplit(url).path)).name or url
         return GraphModel(name, file.data, self._backend)
 
@@ -296,7 +300,14 @@ class Handler:
             from halfbyte.download.browser import read_file
 
             self._read = read_file
-        return await self._read(file, self._progress(f"Reading {file.name}"))
+        place = self._place() if file.name.lower().endswith(".onnx") else None
+        return await self._read(file, self._progress(f"Reading {file.name}"), place)
+
+    def _place(self) -> SessionPlace:
+        """Where a model's file goes."""
+        options = SessionOptions()
+        options.backend = self._backend
+        return SessionPlace(options)
 
     def _progress(self, text: str, unit: str = "bytes") -> Callable[[int, int | None], None]:
         last = 0.0

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import mmap
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import IO, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,7 @@ Buffer: TypeAlias = "bytes | bytearray | memoryview | npt.NDArray[np.uint8]"
 Pages: TypeAlias = "mmap.mmap | memoryview"  # a file's bytes: mapped, or in memory already
 
 
+_PIECE = 1 << 22  # bytes that are copied at once
 # Network file systems: a file may change or vanish without notice.
 NETWORK = frozenset((
     "nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "lustre", "gpfs", "beegfs", "davfs",
@@ -62,6 +64,15 @@ class MappedFile(mmap.mmap):
 
 def map_file(path: Path) -> MappedFile:
     """The bytes of a regular file, mapped read-only; raises `FormatError` for anything else."""
+    with _opened(path) as (file, status):
+        pages = MappedFile(file.fileno(), 0, access=mmap.ACCESS_READ)
+    pages.path, pages.status = path.absolute(), status
+    return pages
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[IO[bytes], os.stat_result]]:
+    """A regular file with bytes, and its status; errors in the block are errors of the file."""
     try:
         if path.is_dir():
             raise FormatError(f"{path}: is a directory, expected a model file")
@@ -71,19 +82,29 @@ def map_file(path: Path) -> MappedFile:
             status = os.fstat(file.fileno())
             if status.st_size == 0:
                 raise FormatError(f"{path}: is empty (0 bytes)")
-            pages = MappedFile(file.fileno(), 0, access=mmap.ACCESS_READ)
+            yield file, status
     except OSError as error:
         raise FormatError(f"{path}: cannot be read: {error.strerror or error}") from error
     except ValueError as error:  # a null character in the path; or the file was just emptied
         raise FormatError(f"{str(path)!r}: cannot be read: {error}") from error
-    pages.path, pages.status = path.absolute(), status
-    return pages
 
 
 def open_pages(path: Path) -> memoryview:
     """As `map_file`, a view; a copy for files on a network, which may change."""
     pages = map_file(path)
     return memoryview(bytes(pages) if pages.remote else pages)
+
+
+def read_apart(path: Path, memory: Any) -> Any:
+    """A copy of a regular file in a memory apart from NumPy's; see `core.backends.shared`."""
+    with _opened(path) as (file, status):
+        data, done = memory.unset(status.st_size), 0
+        while piece := file.read(min(_PIECE, status.st_size - done)):
+            data[done : done + len(piece)] = np.frombuffer(piece, np.uint8)
+            done += len(piece)
+        if done < status.st_size:
+            raise FormatError(f"{path}: expected {status.st_size} bytes, found {done}")
+    return data
 
 
 def file_system(device: int) -> str:

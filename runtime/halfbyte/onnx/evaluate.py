@@ -52,7 +52,7 @@ class Evaluator:
         """Values of the graph's outputs, or of those named (any value of the main graph)."""
         graph = self.model.graph
         wanted = [v.name for v in graph.outputs] if names is None else list(names)
-        values: Values = ChainMap({"": None}, dict(feeds), dict(graph.initializers))
+        values: Values = ChainMap({"": None}, dict(feeds), graph.initializers)
         self._nodes(graph.nodes, values, self.model.opsets, set(wanted), self._observe)
         return {name: values[name] for name in wanted}
 

@@ -12,7 +12,7 @@ operations; the rest is left to the run.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from halfbyte.core.interrupt import step
 from halfbyte.errors import HalfbyteError, UnsupportedError
 from halfbyte.onnx.calls import bound
 from halfbyte.onnx.evaluate import resolved, subgraphs, used_names
+from halfbyte.onnx.files.initializers import empty_like, is_stored_array, release, stored
 from halfbyte.onnx.files.model import Function, Graph, Model, Node, SparseTensor, ValueInfo
 from halfbyte.onnx.fusion import fuse
 from halfbyte.onnx.fusion.convolution import SCALED_KERNEL
@@ -59,7 +60,7 @@ def prepare(
         There is no memory for the result.
     """
     with memory_for(f"{model.path}: its constants"):
-        allowed = _Allowed(model.path, model.graph.initializers.values())
+        allowed = _Allowed(model.path, stored(model.graph.initializers).values())
         nodes, initializers = _initializers(model.graph, allowed, replaced)
         graph = Graph(
             model.graph.name,
@@ -78,6 +79,8 @@ def prepare(
         if optimize:
             _fold_constants(prepared, allowed)
         drop_unused(graph)
+        release(model.graph.initializers)
+        release(graph.initializers)
     return prepared
 
 
@@ -85,7 +88,7 @@ class _Allowed:
     """How many bytes all constants may take, and how many operations."""
 
     def __init__(self, path: Path, initializers: Iterable[Any]) -> None:
-        total = sum(v.nbytes for v in initializers if isinstance(v, np.ndarray))
+        total = sum(v.nbytes for v in initializers if is_stored_array(v))
         self.nbytes, self.work = max(CONSTANT_BYTES, 2 * total), WORK
         self.names = Kept(f"{path}: functions' nodes in place of their calls")
 
@@ -198,10 +201,10 @@ def _with_graphs(node: Node, change: Any) -> Node:
 
 def _initializers(
     graph: Graph, allowed: _Allowed, replaced: frozenset[str] = frozenset()
-) -> tuple[list[Node], dict[str, Any]]:
+) -> tuple[list[Node], MutableMapping[str, Any]]:
     """Initializers as arrays, and Constant nodes for sparse ones that are too large."""
-    nodes, arrays = [], dict[str, Any]()
-    for name, value in graph.initializers.items():
+    nodes, arrays = [], empty_like(graph.initializers)
+    for name, value in stored(graph.initializers).items():
         if name in replaced:
             continue
         if not isinstance(value, SparseTensor):
@@ -224,7 +227,7 @@ def _fold_constants(model: Model, allowed: _Allowed, kept: tuple[str, ...] = ())
     here.
     """
     graph = model.graph
-    constants = dict(graph.initializers)
+    constants = graph.initializers
     remaining = []
     for node in graph.nodes:
         step()
@@ -234,7 +237,6 @@ def _fold_constants(model: Model, allowed: _Allowed, kept: tuple[str, ...] = ())
             continue
         named = {n: r for n, r in zip(node.outputs, results, strict=False) if n}
         constants.update(named)
-        graph.initializers.update(named)
     graph.nodes[:] = remaining
 
 

@@ -25,6 +25,7 @@ from halfbyte.core.program import Program, capture
 from halfbyte.errors import UnsupportedError
 from halfbyte.onnx.capture import Capture, EndOfProgramError
 from halfbyte.onnx.evaluate import Evaluator, Values, used_names
+from halfbyte.onnx.files.initializers import release
 from halfbyte.onnx.files.model import Model, Node
 from halfbyte.onnx.lowering import LOWERING
 from halfbyte.onnx.passes import optimize_graph
@@ -36,6 +37,7 @@ from halfbyte.room import memory_for
 INT8_ATTENTION = "halfbyte.int8_attention"  # "1" in a model's metadata: attention may be in int8
 MAX_STAGES = 8  # from one node on, of different shapes
 
+Known = ChainMap[str, Any]  # constants: computed by captures, and the model's
 Signature = tuple[tuple[str, np.dtype[Any] | str, tuple[int, ...]], ...]
 Key = tuple[Stage | None, Signature]  # the stage before, and the values since then
 
@@ -97,7 +99,7 @@ class Runner:
     ) -> dict[str, Any]:
         """The values of these outputs; arrays are copies."""
         values: dict[str, Any] = dict(feeds)
-        known: dict[str, Any] = dict(self.model.graph.initializers)
+        known: Known = ChainMap({}, self.model.graph.initializers)
         with memory_for(f"{self.model.path}: a run"):
             for stage in self._through(values, known, observer):
                 stage.run(values, observer)
@@ -116,7 +118,8 @@ class Runner:
         """
         values: dict[str, Any] = dict(feeds)
         programs = []
-        for stage in self._through(values, dict(self.model.graph.initializers), observer, True):
+        known: Known = ChainMap({}, self.model.graph.initializers)
+        for stage in self._through(values, known, observer, True):
             programs += [stage.program] if stage.program is not None else []
             if stage.last < len(self.model.graph.nodes):
                 stage.run(values, None)
@@ -125,7 +128,7 @@ class Runner:
     def _through(
         self,
         values: dict[str, Any],
-        known: dict[str, Any],
+        known: Known,
         observer: Observer | None,
         planning: bool = False,
     ) -> Iterator[Stage]:
@@ -141,11 +144,11 @@ class Runner:
             key = stage, _signature(values, new)
             stage = self._stage(at, key, values, known, planning)
             yield stage
-            known |= stage.known
+            known.update(stage.known)
             if stage.last == len(nodes):
                 return
             node = nodes[stage.last]
-            scope: Values = ChainMap(values, known, {"": None})
+            scope: Values = ChainMap(values, *known.maps, {"": None})
             work = exact_work(node, [scope.get(name) for name in node.inputs]) or 0
             if planning and work > WORK:
                 raise UnsupportedError(
@@ -188,7 +191,7 @@ class Runner:
                 stage.close()
 
     def _stage(
-        self, at: int, key: Key, values: dict[str, Any], known: dict[str, Any], planning: bool
+        self, at: int, key: Key, values: dict[str, Any], known: Known, planning: bool
     ) -> Stage:
         """The stage that begins at node `at`, from the cache or captured."""
         stages = self._stages.setdefault(at, OrderedDict())
@@ -200,9 +203,7 @@ class Runner:
         stages.move_to_end(key)
         return stage
 
-    def _capture(
-        self, at: int, values: dict[str, Any], known: dict[str, Any], planning: bool
-    ) -> Stage:
+    def _capture(self, at: int, values: dict[str, Any], known: Known, planning: bool) -> Stage:
         nodes = self.model.graph.nodes
         with capture(f"{self.model.path.name}[{at}:]") as program:
             scope = Scope(program, values, known)
@@ -211,6 +212,7 @@ class Runner:
             names = [name for node in nodes[at:last] for name in node.outputs if name]
             needed = [name for name in names if self._lifetimes.needed(name, last)]
             results, constants = captured.outputs(needed)
+        release(self.model.graph.initializers)
         program = optimize_graph(
             program, int8_attention=self._int8_attention, cores=self._cores,
             wide_products=self._wide,

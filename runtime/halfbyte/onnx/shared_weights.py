@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.core.backends.memory import Memory
+from halfbyte.core.backends.shared import memory_of
 from halfbyte.core.buffer import Buffer
+from halfbyte.onnx.files.initializers import Initializers, stored
 from halfbyte.onnx.files.model import Graph, Node
 from halfbyte.weights import Tensor
 
@@ -26,13 +28,18 @@ class SharedWeights:
 
     def __init__(self, graph: Graph, memory: Memory | None = None) -> None:
         self._memory: Any = memory if memory is not None and memory.apart else None
-        self._names = {id(array): name for name, array in graph.initializers.items()}
+        self._initializers = graph.initializers
+        here = {} if isinstance(graph.initializers, Initializers) else graph.initializers
+        self._names = {id(array): name for name, array in here.items()}
         self._makers: dict[str, Node] = {}
         self._buffers: dict[tuple[str, str], Buffer] = {}
 
     def name(self, array: Array) -> str | None:
         """The name of such an array; None for a constant that depends on shapes."""
-        return self._names.get(id(array))
+        name = self._names.get(id(array))
+        if name is None and isinstance(self._initializers, Initializers):
+            return self._initializers.name_of(array)
+        return name
 
     def derive(self, node: Node, inputs: Sequence[Any], results: Sequence[Any]) -> None:
         """Register the results of a node whose inputs are all registered, while they exist.
@@ -40,10 +47,10 @@ class SharedWeights:
         The next program computes them again, under the same names, and so gets the same buffers.
         Branches of an If may use the same names: a name belongs to the first node that has it.
         """
-        if not inputs or not all(v is None or id(v) in self._names for v in inputs):
+        if not inputs or not all(v is None or self.name(v) is not None for v in inputs):
             return
         for name, array in zip(node.outputs, results, strict=False):
-            if not isinstance(array, np.ndarray) or id(array) in self._names:
+            if not isinstance(array, np.ndarray) or self.name(array) is not None:
                 continue
             if self._makers.setdefault(name, node) is node:
                 self._names[id(array)] = name
@@ -73,5 +80,11 @@ class SharedWeights:
         if isinstance(value, Tensor):
             value = replace(value, data=self._memory.reach(value.data))
         elif isinstance(value, np.ndarray):
-            value = self._memory.reach(value)
+            value = self._memory.reach(self._stored(value))
         return replace(buffer, value=value)
+
+    def _stored(self, array: Array) -> Any:
+        """An array that is a copy of one in memory apart: that one, which kernels can read."""
+        name = self.name(array) if isinstance(self._initializers, Initializers) else None
+        there = None if name is None else stored(self._initializers).get(name)
+        return there if memory_of(there) is self._memory else array

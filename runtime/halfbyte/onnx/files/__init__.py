@@ -14,13 +14,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from halfbyte.errors import FormatError
-from halfbyte.formats.mapped import Buffer, MappedFile, open_pages
+from halfbyte.formats.mapped import Buffer, MappedFile, is_apart, open_pages, read_apart, size_of
+from halfbyte.onnx.files.apart import HERE, without_numbers
 from halfbyte.onnx.files.external import External
 from halfbyte.onnx.files.model import (
     Function,
@@ -104,14 +106,15 @@ def open_onnx(
     name: str = "model.onnx",
     external: Mapping[str, Buffer] | None = None,
     tensors: Mapping[str, Buffer] | None = None,
+    memory: Any = None,
 ) -> Model:
     """Read and check a model.
 
     Parameters
     ----------
     source
-        A path, whose file is mapped; the bytes of a model, which are not copied; or a file open in
-        binary mode, which is read to its end.
+        A path, whose file is mapped; the bytes of a model, which are not copied, also in memory
+        apart from NumPy's; or a file open in binary mode, which is read to its end.
     name
         A name for messages, if the source is not a path.
     external
@@ -119,6 +122,8 @@ def open_onnx(
         read from the folder of a model that is opened by its path.
     tensors
         Contents of tensors by name, in place of external data.
+    memory : Memory, optional
+        Memory apart from NumPy's, into which files with a path are read.
 
     Raises
     ------
@@ -129,27 +134,42 @@ def open_onnx(
     """
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
-        data, folder = open_pages(path), path.parent
+        data, folder = _pages(path, memory), path.parent
     else:
         path = Path(name)
         data, folder = _in_memory(source, path), None
-    first = data[0] & 7 if len(data) else None
-    if not len(data) or (data[0] < 128 and _FIELDS.get(data[0] >> 3) != first):
-        from halfbyte.formats.checkpoints.shards import pointer_hint
-
-        start = bytes(data[:16])
-        raise FormatError(
-            f"{path}: not an ONNX model: {len(data)} bytes that begin with {start[:8]!r}"
-            f"{pointer_hint(start)}"
-        )
-    files = External(path, folder, external, tensors, open_pages)
-    model = Reader(path, files).model(data)
-    model.mapped += [v.obj for v in (data, *files.opened) if isinstance(v.obj, MappedFile)]
+    _check_start(path, np.asarray(data[:_ENOUGH]).tobytes(), size_of(data))
+    if is_apart(data):
+        memory, external = data.block.memory, {**(external or {}), HERE: data}
+        data = without_numbers(data, path)
+    files = External(path, folder, external, tensors, partial(_pages, memory=memory))
+    model = Reader(path, files, memory).model(data)
+    owners = [getattr(v, "obj", None) for v in (data, *files.opened)]
+    model.mapped += [owner for owner in owners if isinstance(owner, MappedFile)]
     return model
 
 
-def _in_memory(source: Buffer | IO[bytes], path: Path) -> memoryview:
-    """A read-only view of bytes, or of the contents of a file."""
+def _pages(path: Path, memory: Any) -> Any:
+    """A file's bytes: mapped, or a copy in a memory apart."""
+    return open_pages(path) if memory is None else read_apart(path, memory)
+
+
+def _check_start(path: Path, start: bytes, size: int) -> None:
+    """Raise unless a file of `size` bytes may be a model by its first bytes."""
+    if start and (start[0] > 127 or _FIELDS.get(start[0] >> 3) == start[0] & 7):
+        return
+    from halfbyte.formats.checkpoints.shards import pointer_hint
+
+    raise FormatError(
+        f"{path}: not an ONNX model: {size} bytes that begin with {start[:8]!r}"
+        f"{pointer_hint(start)}"
+    )
+
+
+def _in_memory(source: Buffer | IO[bytes], path: Path) -> Any:
+    """A read-only view of bytes, or of the contents of a file; bytes apart stay as they are."""
+    if is_apart(source):
+        return source
     read = getattr(source, "read", None)
     content: Any = read() if read is not None else source
     try:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any
 
 import numpy as np
 
 from halfbyte.errors import FormatError, ModelError, UnsupportedError
-from halfbyte.formats.mapped import Buffer, Pages, map_file, refuse_overlaps
+from halfbyte.formats.mapped import Buffer, is_apart, map_file, refuse_overlaps, size_of
 
 _MAX_LOCATION = 1024  # characters
 
@@ -42,19 +43,19 @@ class External:
         folder: Path | None,
         files: Mapping[str, Buffer] | None = None,
         tensors: Mapping[str, Buffer] | None = None,
-        open_file: Callable[[Path], Pages] = map_file,
+        open_file: Callable[[Path], Any] = map_file,
     ) -> None:
         self._open_file = open_file
         self._path, self._folder, self._tensors = path, folder, tensors or {}
-        self._files = {
-            location: np.frombuffer(data, np.uint8).data.toreadonly()
+        self._files: dict[str, Any] = {
+            location: data if is_apart(data) else np.frombuffer(data, np.uint8).data.toreadonly()
             for location, data in (files or {}).items()
-            if len(data)
+            if size_of(data)
         }
         self._spans: dict[str, dict[tuple[int, int], str]] = {}
 
-    def read(self, location: str, offset: int, size: int, name: str) -> memoryview:
-        """A view of `size` bytes; `name` is the tensor's.
+    def read(self, location: str, offset: int, size: int, name: str) -> Any:
+        """A view of `size` bytes, in memory apart if the file is; `name` is the tensor's.
 
         Raises
         ------
@@ -72,20 +73,21 @@ class External:
         if location not in self._files:
             real = self._find(location, where)
             try:
-                self._files[location] = memoryview(self._open_file(real))
+                pages = self._open_file(real)
+                self._files[location] = pages if is_apart(pages) else memoryview(pages)
             except FormatError as error:
                 raise ModelError(f"{where}: external data: {error}") from None
         data = self._files[location]
-        if offset > len(data) or size > len(data) - offset:
+        if offset > size_of(data) or size > size_of(data) - offset:
             raise ModelError(
                 f"{where}: expected {size} bytes at offset {offset} of {location!r}, "
-                f"the file has {len(data)}"
+                f"the file has {size_of(data)}"
             )
         self._spans.setdefault(location, {})[offset, offset + size] = name
         return data[offset : offset + size]
 
     @property
-    def opened(self) -> Iterable[memoryview]:
+    def opened(self) -> Iterable[Any]:
         """The files opened so far."""
         return self._files.values()
 

@@ -6,7 +6,7 @@ are structured dtypes with one field (`halfbyte.onnx.files.dtypes`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -98,7 +98,7 @@ class Node:
 
 @dataclass(eq=False)
 class Graph:
-    """Nodes in topological order. `initializers` are constants by name.
+    """Nodes in topological order. `initializers` are constants by name: arrays and sparse tensors.
 
     Initializers with elements of four or two bits are in `packed` too: the bytes of the file as a
     flat array, with the first element in the lowest bits.
@@ -106,7 +106,7 @@ class Graph:
 
     name: str = ""
     nodes: list[Node] = field(default_factory=list)
-    initializers: dict[str, Array | SparseTensor] = field(default_factory=dict)
+    initializers: MutableMapping[str, Any] = field(default_factory=dict)
     inputs: list[ValueInfo] = field(default_factory=list)
     outputs: list[ValueInfo] = field(default_factory=list)
     value_info: dict[str, ValueInfo] = field(default_factory=dict)

@@ -15,6 +15,7 @@ from typing import Any
 from halfbyte.errors import UnsupportedError
 from halfbyte.formats.protobuf import Message, Value
 from halfbyte.onnx.files.external import External
+from halfbyte.onnx.files.initializers import Initializers
 from halfbyte.onnx.files.model import Function, Graph, Model, Node, Reference
 from halfbyte.onnx.files.order import arrange_graph, check_functions, check_opsets
 from halfbyte.onnx.files.tensors import MAX_NAME, entry, read_sparse, read_tensor
@@ -48,10 +49,12 @@ class Reader:
         The path that errors name.
     external : External
         The files beside it.
+    memory : Memory, optional
+        Memory apart from NumPy's, for large initializers of the main graph.
     """
 
-    def __init__(self, path: Path, external: External) -> None:
-        self._path, self._external = path, external
+    def __init__(self, path: Path, external: External, memory: Any = None) -> None:
+        self._path, self._external, self._memory = path, external, memory
         self._nodes = 0
 
     def model(self, data: memoryview) -> Model:
@@ -111,7 +114,8 @@ class Reader:
         """A GraphProto; in functions, `references` to attributes are allowed."""
         if depth > _MAX_NESTING:
             raise message.error(f"graphs nested more than {_MAX_NESTING} deep")
-        graph = Graph()
+        apart = depth == 0 and self._memory is not None
+        graph = Graph(initializers=Initializers(self._memory)) if apart else Graph()
         for number, value in message.fields():
             if number == 1:
                 graph.nodes.append(
@@ -126,7 +130,7 @@ class Reader:
                 graph.doc_string = message.text(value)
             elif number == 5:
                 inner = message.message(value, f"initializer {len(graph.initializers)}")
-                tensor = read_tensor(inner, self._external)
+                tensor = read_tensor(inner, self._external, apart=apart)
                 _add(graph, inner, tensor.name, tensor.array)
                 if tensor.packed is not None:
                     graph.packed[tensor.name] = tensor.packed

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.errors import UnsupportedError
+from halfbyte.formats.mapped import is_apart
 from halfbyte.formats.protobuf import Message, Value
 from halfbyte.onnx.files import dtypes
 from halfbyte.onnx.files.external import External
@@ -30,6 +31,7 @@ MAX_NAME = 1024  # characters
 _MAX_PIECES = 1 << 12  # fields of packed elements in a tensor; writers use one
 _STRING, _BOOL = 8, 9
 _BITS = {21: 4, 22: 4, 23: 4, 25: 2, 26: 2}  # of types with less than a byte
+_CHECKED = {_BOOL, *_BITS}  # types whose bytes are looked at
 _SIXES = {27: "FLOAT6E2M3", 28: "FLOAT6E3M2"}
 # The field with the elements of a type, if they are not raw; int32_data for all others.
 _FIELDS = {
@@ -84,8 +86,8 @@ def element_type(number: int, message: Message) -> int:
     raise message.error(f"element type {number}, expected one of 1 to {min(_SIXES) - 1}")
 
 
-def read_tensor(message: Message, external: External) -> Tensor:
-    """A TensorProto.
+def read_tensor(message: Message, external: External, *, apart: bool = False) -> Tensor:
+    """A TensorProto; `apart`, its array may be in the memory apart that its bytes are in.
 
     Raises
     ------
@@ -106,7 +108,9 @@ def read_tensor(message: Message, external: External) -> Tensor:
     if raw is not None:
         if number == _STRING:
             raise message.error("strings in raw_data")
-        flat, packed = _from_raw(message, raw, number, count)
+        stays = apart and is_apart(raw) and number not in _CHECKED
+        here = raw if stays or not is_apart(raw) else np.asarray(raw).data
+        flat, packed = _from_raw(message, here, number, count)
     elif number == _STRING:
         flat = np.empty(len(fields.strings), dtypes.STRING)
         flat[:] = fields.strings
@@ -116,7 +120,8 @@ def read_tensor(message: Message, external: External) -> Tensor:
     if len(flat) != count:
         raise message.error(f"expected {count} elements of shape {list(shape)}, found {len(flat)}")
     array = flat.reshape(shape)
-    array.flags.writeable = False
+    if not is_apart(array):
+        array.flags.writeable = False
     return Tensor(fields.name, array, packed)
 
 
@@ -207,7 +212,7 @@ def _has_elements(value: Value) -> bool:
 
 def _external(
     message: Message, fields: _Fields, number: int, count: int, external: External
-) -> memoryview:
+) -> Any:
     """The bytes in another file."""
     entries = fields.external
     if "location" not in entries:
@@ -240,15 +245,15 @@ def _byte_size(number: int, count: int) -> int:
     return count * dtypes.DTYPES[number].itemsize
 
 
-def _from_raw(
-    message: Message, raw: memoryview, number: int, count: int
-) -> tuple[Array, Array | None]:
+def _from_raw(message: Message, raw: Any, number: int, count: int) -> tuple[Array, Array | None]:
     size = _byte_size(number, count)
     if len(raw) != size:
         raise message.error(f"expected {size} bytes for {count} elements, found {len(raw)}")
     dtype = dtypes.DTYPES[number]
     if not size:
         return np.zeros(0, dtype), None
+    if is_apart(raw):
+        return raw.view(dtype), None
     data = np.frombuffer(raw, np.uint8)
     if number in _BITS:
         return _unpacked(data, number, count), data

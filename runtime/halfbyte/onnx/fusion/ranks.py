@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from halfbyte.core.interrupt import step
+from halfbyte.onnx.files.initializers import is_stored_array, stored
 from halfbyte.onnx.files.model import Graph, Node
 from halfbyte.onnx.reference import find
 
@@ -15,7 +14,7 @@ _NEWEST = 1 << 30  # version of any operator; versions agree in ranks
 
 def ranks(graph: Graph) -> Ranks:
     """Ranks of all values of the main graph; None, or no entry, where one is not known."""
-    known: Ranks = {name: len(value.shape) for name, value in graph.initializers.items()}
+    known: Ranks = {name: len(v.shape) for name, v in stored(graph.initializers).items()}
     for info in (*graph.inputs, *graph.value_info.values()):
         if info.type is not None and info.type.kind == "tensor" and info.type.shape is not None:
             known.setdefault(info.name, len(info.type.shape))
@@ -44,9 +43,9 @@ def _length(
     name: str, graph: Graph, known_ranks: Ranks, producers: dict[str, Node], *, nested: bool = False
 ) -> int | None:
     """The length of a vector: a constant, a concatenation of numbers, or a shape."""
-    value = graph.initializers.get(name)
-    if isinstance(value, np.ndarray):
-        return value.size
+    value = stored(graph.initializers).get(name)
+    if is_stored_array(value):
+        return int(value.size)
     producer = producers.get(name)
     if producer is None or producer.domain:
         return None

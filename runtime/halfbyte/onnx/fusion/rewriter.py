@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from halfbyte.core.interrupt import step
 from halfbyte.onnx.evaluate import used_names
+from halfbyte.onnx.files.initializers import name_of
 from halfbyte.onnx.files.model import Graph, Model, Node
 from halfbyte.onnx.fusion.ranks import Ranks, ranks
 
@@ -111,10 +112,7 @@ class Rewriter:
 
     def name_of(self, value: Array) -> str:
         """The name of an initializer, or of a new one."""
-        for name, known in self.graph.initializers.items():
-            if known is value:
-                return name
-        return self.add_constant(value)
+        return name_of(self.graph.initializers, value) or self.add_constant(value)
 
     def replace(self, old: Node, *new: Node) -> None:
         """Put nodes in the place of `old`; they compute the same values."""

@@ -12,6 +12,7 @@ import numpy as np
 from halfbyte.core.interrupt import step
 from halfbyte.errors import ProgramError
 from halfbyte.onnx.files import dtypes
+from halfbyte.onnx.files.initializers import is_stored_array, stored
 from halfbyte.onnx.files.model import Model, Node
 from halfbyte.onnx.reference.registry import find
 from halfbyte.onnx.reference.signatures import signature_of
@@ -103,7 +104,7 @@ def check_types(model: Model) -> dict[str, Dtype | None]:
         v.name: dtypes.DTYPES.get(v.type.dtype)
         for v in graph.inputs if v.type is not None and v.type.kind == "tensor"
     }  # fmt: skip
-    known |= {n: v.dtype for n, v in graph.initializers.items() if isinstance(v, np.ndarray)}
+    known |= {n: v.dtype for n, v in stored(graph.initializers).items() if is_stored_array(v)}
     for node in graph.nodes:
         step()
         version = node.version or model.opsets.get(node.domain, 1)

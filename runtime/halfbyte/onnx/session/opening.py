@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.errors import FormatError, HalfbyteError, ModelError
-from halfbyte.formats.mapped import Buffer
+from halfbyte.formats.mapped import Buffer, is_apart
 from halfbyte.onnx.files import open_onnx
 from halfbyte.onnx.files.dtypes import bits, special_name
 from halfbyte.onnx.files.model import Dim, Graph, Model, SparseTensor, TypeInfo, ValueInfo
@@ -30,7 +30,7 @@ from halfbyte.onnx.session.options import SessionOptions
 Source: TypeAlias = "str | os.PathLike[str] | Buffer | IO[bytes]"
 
 
-def open_model(source: Source, options: SessionOptions) -> Model:
+def open_model(source: Source, options: SessionOptions, memory: Any = None) -> Model:
     """Read a model.
 
     Parameters
@@ -39,6 +39,8 @@ def open_model(source: Source, options: SessionOptions) -> Model:
         A path, the bytes of a file, or a file open in binary mode.
     options : SessionOptions
         Its initializers and files replace the model's, and its sizes replace symbolic ones.
+    memory : Memory, optional
+        Memory apart from NumPy's, into which files are read that have a path.
 
     Raises
     ------
@@ -48,7 +50,7 @@ def open_model(source: Source, options: SessionOptions) -> Model:
     values = {name: value._tensor() for name, value in options._initializers.items()}
     bodies = {name: _as_stored(array) for name, array in values.items()}
     try:
-        model = open_onnx(_checked(source), external=options._files, tensors=bodies)
+        model = open_onnx(_checked(source), external=options._files, tensors=bodies, memory=memory)
         _replace_initializers(model, values)
     except ModelError as error:
         raise Fail(str(error)) from error
@@ -70,6 +72,8 @@ def _checked(source: Source) -> Any:
         if not path.stat().st_size:
             raise InvalidArgument(f"{path}: an empty file, expected an ONNX model")
         return path
+    if is_apart(source):
+        return source
     if hasattr(source, "read"):
         source = source.read()
     if not isinstance(source, bytes | bytearray | memoryview | np.ndarray):

@@ -15,12 +15,14 @@ from typing import Any, NoReturn
 from halfbyte.core.backends import Executable, available, open_program, prefers_widened
 from halfbyte.core.backends.cores import usable_threads
 from halfbyte.core.backends.libraries import library_for
+from halfbyte.core.backends.memory import Memory
 from halfbyte.core.interrupt import interruptible
 from halfbyte.core.profiling import Profile
 from halfbyte.core.program import Program
 from halfbyte.core.turns import Turns
 from halfbyte.download.threads import remember
 from halfbyte.errors import HalfbyteError
+from halfbyte.onnx.files.initializers import Initializers
 from halfbyte.onnx.prepare import prepare
 from halfbyte.onnx.runner import Runner, attention_products
 from halfbyte.onnx.session import errors
@@ -38,6 +40,7 @@ from halfbyte.onnx.session.errors import (
 )
 from halfbyte.onnx.session.opening import Source, open_model
 from halfbyte.onnx.session.options import GraphOptimizationLevel, RunOptions, SessionOptions
+from halfbyte.onnx.session.placing import memory_apart
 from halfbyte.onnx.session.providers import check_providers
 from halfbyte.onnx.session.trace import Trace
 from halfbyte.onnx.session.values import OrtValue
@@ -78,7 +81,7 @@ class InferenceSession(Described):
         start = time.perf_counter()
         check = functools.partial(_check_loading, sess_options)
         check()
-        super().__init__(open_model(path_or_bytes, options), options)
+        super().__init__(open_model(path_or_bytes, options, memory_apart(options)), options)
         check()
         check_nodes(self._model)
         path = path_or_bytes if isinstance(path_or_bytes, str | os.PathLike) else None
@@ -228,13 +231,22 @@ class InferenceSession(Described):
                 self._opener(),
                 use_kernels=self._optimize, cores=self._threads,
                 wide_products=self._may_widen(),
-                memory=None if self._backend == "numpy" else library_for(self._threads).memory,
+                memory=self._memory(),
                 int8_attention=attention_products(self._model, self._options.int8_attention),
             )  # fmt: skip
             while len(self._runners) > MAX_RUNNERS:
                 self._runners.popitem(last=False)[1].close()
         self._runners.move_to_end(replaced)
         return self._runners[replaced]
+
+    def _memory(self) -> Memory | None:
+        """Where all programs run; None for NumPy's definitions."""
+        initializers = self._model.graph.initializers
+        if self._backend == "numpy":
+            return None
+        if isinstance(initializers, Initializers):
+            return initializers.memory  # type: ignore[no-any-return]
+        return library_for(self._threads).memory
 
     def _may_widen(self) -> bool:
         """Whether arithmetic may differ between processors and numbers of rows."""
