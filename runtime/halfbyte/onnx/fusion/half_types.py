@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from halfbyte.onnx.evaluate import subgraphs
+from halfbyte.onnx.files.initializers import is_stored_array, stored
 from halfbyte.onnx.files.model import Graph, Node, SparseTensor, TypeInfo, ValueInfo
 
 FLOAT, STRING, HALF = 1, 8, 10  # numbers of ONNX's types
@@ -73,7 +74,8 @@ def wide(value: Any) -> Any:
 def has_halves(graph: Graph) -> bool:
     """Whether a graph or a graph inside it declares, holds or makes halves."""
     infos = (*graph.inputs, *graph.outputs)
-    if any(_of_halves(v.type) for v in infos) or any(map(_is_array, graph.initializers.values())):
+    constants = stored(graph.initializers).values()
+    if any(_of_halves(v.type) for v in infos) or any(map(_is_array, constants)):
         return True
     for node in graph.nodes:
         typed = any(node.attributes.get(key) == HALF for key in _TYPED)
@@ -88,7 +90,7 @@ def _of_halves(kind: TypeInfo | None) -> bool:
 
 def _is_array(value: Any) -> bool:
     array = value.values if isinstance(value, SparseTensor) else value
-    return isinstance(array, np.ndarray) and array.dtype == np.float16
+    return is_stored_array(array) and array.dtype == np.float16
 
 
 def is_exact(graph: Graph) -> bool:

@@ -106,9 +106,13 @@ class _Widening:
     def _initializers(self) -> None:
         """Widen constants; one that is an output too keeps its name as well."""
         initializers = self.graph.initializers
-        for name, value in list(initializers.items()):
-            if name not in self.kept:
-                initializers[self.names.get(name, name)] = wide(value)
+        for name in list(initializers):
+            if name in self.kept:
+                continue
+            value, target = initializers[name], self.names.get(name, name)
+            widened = wide(value)
+            if widened is not value or target != name:
+                initializers[target] = widened
 
     def _widened(self, node: Node) -> list[Node]:
         if _is_cast(node, HALF) and node.outputs[0] in self.rounded:
@@ -150,7 +154,7 @@ class _Widening:
         x, w, *bias = node.inputs
         if node.attributes.get("transB"):
             rows, w = self.graph.initializers[w], f"{w}/transposed"
-            self.graph.initializers[w] = rows.T  # type: ignore[union-attr]
+            self.graph.initializers[w] = rows.T
         if not bias or not bias[0]:
             return [make_node("MatMul", [x, w], node.outputs, name=node.name)]
         product = self._fresh(f"{node.outputs[0]}/product")
