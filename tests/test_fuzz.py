@@ -19,19 +19,21 @@ from tests.fuzz.runner import Report, formats, run_all, table
 
 from halfbyte.errors import HalfbyteError
 
-CHANGED = 270  # cases of each format, after its corpus
+CHANGED = 90  # cases of each format, after its corpus
+MORE = 9 * CHANGED  # the same of the long tests
 SEED = 0
 
 
+@pytest.mark.parametrize("changed", [CHANGED, pytest.param(MORE, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", formats())
-def test_mutated_files(name: str) -> None:
+def test_mutated_files(name: str, changed: int) -> None:
     corpus = len(runner.module_of(name).corpus())
-    count = corpus + CHANGED
-    reports = run_all([name], SEED, count, jobs=2, batch=count // 2 + 1)
+    count = corpus + changed
+    reports = run_all([name], SEED, count, jobs=1, batch=count)
     assert not reports[name].failures, "\n".join(map(str, reports[name].failures))
     assert reports[name].counts.total() == count
     assert reports[name].counts["accepted"] >= corpus // 2
-    assert reports[name].counts["refused"] > CHANGED // 10
+    assert reports[name].counts["refused"] > changed // 10
 
 
 @pytest.mark.parametrize("name", formats())

@@ -35,7 +35,7 @@ def together(repository: Path) -> dict[str, str]:
     return values(repository, "shuffled", "0")
 
 
-@pytest.mark.parametrize("seed", ["1", "2", "3", "4"])
+@pytest.mark.parametrize("seed", ["1", *(pytest.param(s, marks=pytest.mark.long) for s in "234")])
 def test_orders_of_imports_change_nothing(
     repository: Path, together: dict[str, str], seed: str
 ) -> None:
@@ -45,6 +45,7 @@ def test_orders_of_imports_change_nothing(
     assert changed(together, digests) == set()
 
 
+@pytest.mark.long
 def test_each_module_can_come_first_and_is_left_as_it_was(
     repository: Path, together: dict[str, str]
 ) -> None:

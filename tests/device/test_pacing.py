@@ -87,7 +87,7 @@ def test_a_line_hardly_moves_in_a_minute() -> None:
 
 
 def test_a_known_device_is_paced_from_its_first_token(task: Task) -> None:
-    s = simulate(task, phone(), governor="pacing", minutes=60, draws=4)
+    s = simulate(task, phone(), governor="pacing", minutes=40, draws=4)
     soc = s.temperatures["soc"]
     assert soc.max() < CONTROL
     assert soc[-1].min() > CONTROL - 1
@@ -98,15 +98,15 @@ def test_a_known_device_is_paced_from_its_first_token(task: Task) -> None:
     assert steps[1:].max() < 0.02  # in the first seconds it learns how fast the device is
     result = quantities(s)
     assert result["token_spread"].max() < 0.15
-    limited = simulate(task, phone(), governor="power-allocator", minutes=60, draws=4)
+    limited = simulate(task, phone(), governor="power-allocator", minutes=40, draws=4)
     assert (result["sustained_tokens_s"] > 0.97 * quantities(limited)["sustained_tokens_s"]).all()
 
 
 def test_an_unknown_device_is_learned(task: Task) -> None:
     """Its resistance to the air is up to twice that of the profile."""
-    s = simulate(task, phone(6.0, 20.0), governor="pacing", minutes=180, draws=40)
+    s = simulate(task, phone(6.0, 20.0), governor="pacing", minutes=100, draws=20)
     soc = s.temperatures["soc"]
-    late = soc[s.seconds > 7200]
+    late = soc[s.seconds > 4500]
     assert late.max() < CONTROL + 0.5
     assert np.median(late) > CONTROL - 1
     steps = np.abs(np.diff(s.speed, axis=0)) / s.speed[1:]

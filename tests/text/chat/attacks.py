@@ -150,5 +150,6 @@ def attack(name: str, source: str) -> dict[str, object]:
 
 if __name__ == "__main__":
     sys.setrecursionlimit(1_000_000)
-    for name, source in {"RENDERING": RENDERING, "COMPILING": COMPILING}[sys.argv[1]].items():
+    group, step = {"RENDERING": RENDERING, "COMPILING": COMPILING}[sys.argv[1]], int(sys.argv[2])
+    for name, source in list(group.items())[::step]:
         print(json.dumps(attack(name, source)), flush=True)
