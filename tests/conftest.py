@@ -40,6 +40,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 # Files whose tests share what takes long to make
 TOGETHER = {
+    "tests/onnx/files/test_reader.py": "ONNX's cases",
     "tests/onnx/test_narrow_indices.py": "ONNX's cases",
     "tests/onnx/test_node_cases.py": "ONNX's cases",
     "tests/onnx/test_shapes.py": "ONNX's cases",

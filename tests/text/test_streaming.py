@@ -211,7 +211,12 @@ def test_a_budget_is_kept(name: str, way: str, shapes: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "way"), [("large", "packed"), ("floats", "streamed"), ("tiny", "packed")]
+    ("name", "way"),
+    [
+        pytest.param("large", "packed", marks=pytest.mark.long),
+        ("floats", "streamed"),
+        ("tiny", "packed"),
+    ],
 )
 def test_beams_keep_to_a_budget(name: str, way: str, shapes: Path) -> None:
     """Refused if the model uses up the budget; otherwise they fit the memory that they announce."""
