@@ -41,7 +41,8 @@ ENCODERS = [
     "jina_embeddings_v3", "modernbert", "mpnet", "nomic_bert", "roberta", "xlm-roberta",
 ]  # fmt: skip
 
-VARIANTS = {"gemma_embedding", "jina_bert_v2"}  # other models' types, with other keys
+# Other models' types, with other keys
+VARIANTS = {"gemma_embedding", "jina_bert_v2", "nomic_bert_moe"}
 
 STATE = "its layers with a state are not built"
 CLOSED = {
