@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from halfbyte.core import ops
+from halfbyte.core.backends import open_program
 from halfbyte.core.buffer import Kind
 from halfbyte.core.passes import optimize, plan_memory, quantize_activations
 from halfbyte.core.program import Program, capture
@@ -150,3 +151,19 @@ def test_gaps_join() -> None:
     arena.free(third, 64)
     arena.free(second, 64)
     assert (arena.take(192), arena.nbytes) == (0, 192)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "native"])
+def test_a_size_may_follow_from_others(backend: str) -> None:
+    with capture("last") as program:
+        n, rows, position = (program.size(name, 8) for name in ("n", "rows", "position"))
+        last = program.sum_size("last", 8, (position, n), (rows,))
+        ids = program.input("ids", "i32", (n,))
+        program.output("y", ops.range_from(ids.part(0, (rows,)), start=last, step=2))
+    executable = open_program(program, backend)
+    executable.run({"n": 5, "rows": 3, "position": 2})
+    np.testing.assert_array_equal(executable.array(program.outputs["y"])[:3], [4, 6, 8])
+    if backend == "native":
+        with pytest.raises(ProgramError, match="last = 9, expected 0 to 8"):
+            executable.run({"n": 5, "rows": 3, "position": 7})
+    executable.close()

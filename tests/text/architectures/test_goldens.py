@@ -9,6 +9,7 @@ import pytest
 from tests.text.architectures import configs, models
 
 import halfbyte
+from halfbyte.core import ops
 from halfbyte.formats import MetadataValue, metadata
 from halfbyte.text import architectures
 from halfbyte.text.opening import open_model
@@ -91,3 +92,15 @@ def test_gate_and_up_of_experts_in_one_tensor(tmp_path: Path) -> None:
     ids = models.ids("gemma4-experts")
     with halfbyte.load(apart) as model, halfbyte.load(merged) as other:
         np.testing.assert_array_equal(other.logits(ids), model.logits(ids))
+
+
+@pytest.mark.parametrize("name", ["gemma4", "gemma3n-shared"])
+def test_layers_without_keys_read_the_last_rows(name: str, tmp_path: Path) -> None:
+    """Of a prompt, only the rows whose logits are asked for."""
+    with halfbyte.load(models.write(tmp_path / "m.gguf", name), passes=False) as model:
+        shared = {"gemma4": 4, "gemma3n-shared": 2}[name]
+        products = [i for i in model.program.instructions if i.operator is ops.matmul]
+        sizes = {i.operands["w"].name: str(i.operands["x"].shape[0]) for i in products}
+    for layer in range(len({part.split(".")[1] for part in sizes if part.startswith("blk.")})):
+        expected = "rows" if layer >= shared else "n"
+        assert sizes[f"blk.{layer}.ffn_down.weight"].startswith(f"{expected}≤")
