@@ -23,7 +23,6 @@ _HALVES = (
     "altup_proj.weight", "altup_unembd_proj.weight", ".laurel_l.weight", ".laurel_r.weight",
     "per_layer_model_proj.weight",
 )  # fmt: skip
-_EMBEDDINGS = ("token_embd.weight", "position_embd.weight", "per_layer_token_embd.weight")
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ class ResolvedPreset:
             if self.mixture is not None and model.is_falcon:
                 return FORMATS["Q8_0"]
             return self.head or self.format
-        if name in _EMBEDDINGS:
+        if name in ("token_embd.weight", "position_embd.weight"):
             return self.embeddings or self.format
         if self.mixture is not None:
             return FORMATS[choose(self.mixture, name, model)]

@@ -469,7 +469,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "gemma4_unified_text",
         "num_hidden_layers": 2,
         "head_dim": 16,
-        "per_layer_config": {"1": {"head_dim": 24, "num_key_value_heads": 4}},
+        "per_layer_config": {"01": {"head_dim": 24, "num_key_value_heads": 4}},
         "layer_types": ["sliding_attention", "full_attention"],
     },
     "gemma3n": {

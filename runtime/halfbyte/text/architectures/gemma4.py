@@ -7,6 +7,7 @@ feed-forward part. Norms are as in Gemma 3, but their gains are in files as they
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -121,20 +122,19 @@ def _wide_heads(keys: ConfigKeys, local: list[bool], kv_heads: int) -> tuple[int
     if keys.get("per_layer_config") is None:
         return found
     layers, wide = keys.inner("per_layer_config"), set()
-    for layer in (str(number) for number, window in enumerate(local) if not window):
-        own = layers.inner(layer)
+    numbers = {int(name): name for name in layers.values if re.fullmatch(r"\d{1,4}", name)}
+    for own in map(layers.inner, numbers.values()):
         sizes = own.integer("head_dim", keys.integer("head_dim", 256), maximum=_MAX_HEAD)
         wide.add((sizes, own.integer("num_key_value_heads", kv_heads)))
-        unknown = own.values.keys() - {"head_dim", "num_key_value_heads"}
-        if unknown:
+        if unknown := own.values.keys() - {"head_dim", "num_key_value_heads"}:
             own.expect(min(unknown), None)
-    others = layers.values.keys() - {str(n) for n, window in enumerate(local) if not window}
-    if len(wide) > 1 or others:
+    everywhere = {layer for layer, window in enumerate(local) if not window}
+    if len(wide) != 1 or len(numbers) != len(layers.values) or numbers.keys() != everywhere:
         raise FormatError(
             f"{layers.where}: expected the same sizes in all layers of type 'full_attention', and "
             "no others"
         )
-    return wide.pop() if wide else found
+    return wide.pop()
 
 
 def _translate_rope(config: Translation, head: int) -> None:
