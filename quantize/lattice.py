@@ -1,7 +1,8 @@
 """Matrices that were trained for few bits, whose values lie on a lattice: they lose nothing.
 
 A block of 32 weights lies on the lattice of Q4_0 if each is d q, with whole numbers q from -8 to 7
-and a scale d that F16 holds; on that of Q8_0 if q are from -127 to 127. The product is rounded to
+and a scale d that F16 holds; on that of Q8_0 if q are from -127 to 127; and one of 256 on that of
+TQ2_0 if q are -1, 0 and 1. The product is rounded to
 the type in which the weights are stored, as whoever stored them rounded it. Ordinary weights never
 lie on one: even in BF16 a weight is near enough to a multiple of d in one of eighty cases, and all
 32 must be.
@@ -9,7 +10,7 @@ lie on one: even in BF16 a weight is near enough to a multiple of d in one of ei
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +20,7 @@ from halfbyte.formats import ModelFile
 from halfbyte.quantize.encode import Codec, slices
 from halfbyte.quantize.recipe import Choice
 from halfbyte.weights import BF16, F16, F32, Q4_0, Q8_0, U8, F32Array, ScaledFormat, Tensor
+from halfbyte.weights.few_bits import TQ2_0
 
 NOTE = "the values lie on its lattice: nothing is lost"
 
@@ -46,24 +48,24 @@ def find_scales(format_: type[ScaledFormat], values: F32Array, stored: Round) ->
     Parameters
     ----------
     format_ : type
-        Q4_0 or Q8_0.
+        TQ2_0, Q4_0 or Q8_0.
     values : float32 [rows, columns]
-        Columns are a multiple of 32.
+        Columns are a multiple of its block.
     stored : callable
         Rounds float32 to the type in which the values were stored.
     """
-    search = _four_bits if format_ is Q4_0 else _eight_bits
-    return search(values, stored)
+    return _SEARCHES[format_](values, stored)
 
 
 def encode_exactly(choice: Choice, values: F32Array) -> U8:
     """The bytes of rows [n, columns] of a matrix that :func:`with_lattices` found."""
-    format_ = Q4_0 if choice.format is Q4_0 else Q8_0
+    format_ = next(f for f in _SEARCHES if f is choice.format)
     scales = find_scales(format_, values, _rounding(choice.tensor))
     if np.isnan(scales).any():
         raise HalfbyteError(f"tensor {choice.tensor.name!r} has changed while it was read")
     scales = scales[..., None]
-    return format_.fit(values, scales, np.zeros_like(scales))
+    data: U8 = format_.fit(values, scales, np.zeros_like(scales))
+    return data
 
 
 def _rounding(tensor: Tensor) -> Round:
@@ -78,10 +80,11 @@ def _candidates(choice: Choice) -> Iterator[type[ScaledFormat]]:
     """Types to try for a matrix, the smaller first."""
     tensor, wanted = choice.tensor, choice.format
     plain = tensor.format in (F32, F16, BF16) and wanted not in (F32, F16, BF16)
-    if not plain or len(tensor.shape) < 2 or tensor.columns % _BLOCK:
+    if not plain or len(tensor.shape) < 2:
         return
-    for format_ in (Q4_0, Q8_0):
-        if format_.block_bytes / _BLOCK <= wanted.block_bytes / wanted.block:
+    for format_ in _SEARCHES:
+        smaller = format_.block_bytes / format_.block <= wanted.block_bytes / wanted.block
+        if smaller and tensor.columns % format_.block == 0:
             yield format_
 
 
@@ -97,6 +100,17 @@ def _lies_on(format_: type[ScaledFormat], file: ModelFile, choice: Choice, codec
             if np.isnan(find_scales(format_, values, stored)).any():
                 return False
     return True
+
+
+def _ternary(values: F32Array, stored: Round) -> F32Array:
+    """All of a block's weights but those of 0 have one magnitude."""
+    blocks = np.abs(values.reshape(-1, TQ2_0.block))
+    largest = blocks.max(axis=1)
+    with np.errstate(over="ignore"):
+        d = largest.astype(np.float16).astype(np.float32)
+        fits = np.isfinite(d) & (stored(d[:, None])[:, 0] == largest)
+    fits &= ((blocks == largest[:, None]) | (blocks == 0)).all(axis=1)
+    return np.where(fits, d, np.float32(np.nan)).reshape(len(values), -1)
 
 
 def _four_bits(values: F32Array, stored: Round) -> F32Array:
@@ -122,6 +136,11 @@ def _eight_bits(values: F32Array, stored: Round) -> F32Array:
         each = np.repeat(fitted.reshape(len(values), -1), group // _BLOCK, axis=1)
         scales = np.where(np.isnan(scales), each, scales)
     return scales
+
+
+_SEARCHES: Mapping[type[ScaledFormat], Callable[[F32Array, Round], F32Array]] = {
+    TQ2_0: _ternary, Q4_0: _four_bits, Q8_0: _eight_bits
+}  # fmt: skip
 
 
 def _fitted(x: F32Array, d: F32Array, low: int, high: int, stored: Round) -> F32Array:

@@ -20,7 +20,15 @@ from halfbyte.text.opening import open_model
 Array = npt.NDArray[Any]
 Parts = dict[str, Array]
 GROUP = 32
-DTYPES = {"i4": "I32", "i8": "I64", "i1": "I8", "u1": "F8_E4M3", "f4": "F32", "f2": "F16"}
+DTYPES = {
+    "b1": "U8",
+    "i4": "I32",
+    "i8": "I64",
+    "i1": "I8",
+    "u1": "F8_E4M3",
+    "f4": "F32",
+    "f2": "F16",
+}
 NAME = "model.layers.1.mlp.down_proj"  # [32, 64]
 
 
@@ -114,6 +122,18 @@ def fp8(random: np.random.Generator, shape: tuple[int, int], **how: Any) -> tupl
     return parts, x.astype(np.float32) * each
 
 
+def ternary(random: np.random.Generator, shape: tuple[int, int], **how: Any) -> tuple[Parts, Array]:
+    """Quarters of the rows in two bits each, lowest first."""
+    q = random.integers(-1, 2, shape)
+    quarters = (q + 1).reshape(4, -1, shape[1]).astype(np.uint8)
+    packed = sum(quarter << np.uint8(2 * i) for i, quarter in enumerate(quarters))
+    scale = np.array([how.get("scale", 1.5)], np.float32)
+    factor = 1 / scale if how.get("reciprocal") else scale
+    parts: Parts = {"weight": np.asarray(packed).view(np.bool_), "weight_scale": scale}
+    return parts, (q * factor).astype(np.float32)
+
+
+_OFFLINE = {"quant_method": "bitnet", "linear_class": "autobitlinear"}
 METHODS: dict[str, tuple[Callable[..., tuple[Parts, Array]], dict[str, Any], dict[str, Any], str]]
 METHODS = {  # how a matrix is made, with which options, config.json's entry, its type here
     "gptq": (gptq, {}, {"quant_method": "gptq", "bits": 4}, "Q4_0"),
@@ -133,6 +153,10 @@ METHODS = {  # how a matrix is made, with which options, config.json's entry, it
     "compressed 8": (words, {"bits": 8}, {"quant_method": "compressed-tensors"}, "Q8_0"),
     "compressed tiny": (words, {"tiny": True}, {"quant_method": "compressed-tensors"}, "F32"),
     "compressed int8": (int8, {}, {"quant_method": "compressed-tensors"}, "Q8_0"),
+    "bitnet": (ternary, {}, {**_OFFLINE, "quantization_mode": "offline"}, "Q4_0"),
+    "bitnet linear": (
+        ternary, {"scale": 4, "reciprocal": True}, {"quant_method": "bitnet"}, "Q4_0",
+    ),
     "fp8": (fp8, {}, {"quant_method": "fp8", "weight_block_size": [16, 16]}, "F32"),
     "fp8 ends": (
         fp8, {"block": 24}, {"quant_method": "fp8", "weight_block_size": [24, 24]}, "F32",
@@ -148,17 +172,22 @@ def write(folder: Path, name: str, spoil: Callable[[Parts], object] = lambda par
     parts, expected = make(np.random.default_rng(0), tensors.pop(f"{NAME}.weight").shape, **how)
     spoil(parts)
     tensors |= {f"{NAME}.{part}": array for part, array in parts.items()}
+    write_tensors(folder / "model.safetensors", tensors)
+    write_json(folder / "config.json", {**CONFIG, "quantization_config": entry})
+    return expected
+
+
+def write_tensors(path: Path, tensors: dict[str, Array]) -> None:
     header, body = {}, b""
-    for tensor, array in tensors.items():
+    for name, array in tensors.items():
         raw = np.ascontiguousarray(array).tobytes()
-        header[tensor] = {
-            "dtype": DTYPES[array.dtype.str[1:]], "shape": list(array.shape),
+        kind = "BF16" if array.dtype == ml_dtypes.bfloat16 else DTYPES[array.dtype.str[1:]]
+        header[name] = {
+            "dtype": kind, "shape": list(array.shape),
             "data_offsets": [len(body), len(body) + len(raw)],
         }  # fmt: skip
         body += raw
-    write_header(folder / "model.safetensors", header, body)
-    write_json(folder / "config.json", {**CONFIG, "quantization_config": entry})
-    return expected
+    write_header(path, header, body)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -193,6 +222,52 @@ def test_it_runs_and_is_written(name: str, tmp_path: Path) -> None:
     assert widened.format.name == "Q8_0"
 
 
+def write_wide(folder: Path, entry: dict[str, Any], down: Parts) -> None:
+    """A folder whose matrices `NAME` have 256 columns; these are the parts of one of them."""
+    write_folder(folder)
+    tensors: dict[str, Array] = dict(trained_weights())
+    random = np.random.default_rng(2)
+    for name in [name for name in tensors if ".mlp." in name]:
+        shape = (32, 256) if "down" in name else (256, 32)
+        tensors[name] = random.uniform(-0.3, 0.3, shape).astype(np.float32)
+    del tensors[f"{NAME}.weight"]
+    tensors |= {f"{NAME}.{part}": array for part, array in down.items()}
+    write_tensors(folder / "model.safetensors", tensors)
+    config = {**CONFIG, "intermediate_size": 256, "quantization_config": entry}
+    write_json(folder / "config.json", config)
+
+
+def test_threes_stay_threes(tmp_path: Path) -> None:
+    """They are in TQ2_0, and stay there in a file, which gives the same logits to the bit."""
+    parts, expected = ternary(np.random.default_rng(1), (32, 256))
+    write_wide(tmp_path / "m", {**_OFFLINE, "quantization_mode": "offline"}, parts)
+    report = quantize_file(tmp_path / "m", "fp16", tmp_path / "out.gguf", keep=[("*", "F32")])
+    tensor = open_model(tmp_path / "m").tensors["blk.1.ffn_down.weight"]
+    assert tensor.format.name == "TQ2_0"
+    np.testing.assert_array_equal(tensor.decode().reshape(expected.shape), expected)
+    assert "1 quantized matrices as TQ2_0, without rounding" in report.notes[0]
+    four = quantize_file(tmp_path / "m", "int4", tmp_path / "4.gguf")
+    written = open_model(four.output).tensors["blk.1.ffn_down.weight"]
+    assert written.format.name == "TQ2_0"
+    np.testing.assert_array_equal(written.data, tensor.data)
+
+
+def test_threes_that_are_made_at_each_run(tmp_path: Path) -> None:
+    """The matrix is in BF16; it is rounded by its mean magnitude, as `transformers` does."""
+    random = np.random.default_rng(1)
+    x = random.standard_normal((32, 256)).astype(ml_dtypes.bfloat16)
+    mean = np.abs(x.astype(np.float32)).mean(dtype=np.float64).astype(np.float32)
+    q = np.clip(np.rint(x.astype(np.float32) * (1 / mean)), -1, 1)
+    expected = (q * mean).astype(ml_dtypes.bfloat16).astype(np.float32)
+    write_wide(tmp_path / "m", {**_OFFLINE, "quantization_mode": "online"}, {"weight": x})
+    file = open_model(tmp_path / "m")
+    tensor = file.tensors["blk.1.ffn_down.weight"]
+    assert tensor.format.name == "TQ2_0"
+    np.testing.assert_array_equal(tensor.decode().reshape(expected.shape), expected)
+    np.testing.assert_array_equal(tensor.format.decode(tensor.take(9, 6)), expected[9:15])
+    assert file.notes[0].startswith("bitnet: 14 quantized matrices as Q4_0 and TQ2_0")
+
+
 def without(part: str) -> Callable[[Parts], object]:
     return lambda parts: parts.pop(part)
 
@@ -219,6 +294,9 @@ SPOILT: list[tuple[str, Callable[[Parts], object], str]] = [
         r"weight_scale_inv of shape \[1, 4\] for",
     ),
     ("fp8", without("weight_scale_inv"), "weight_scale: expected floats, found nothing"),
+    ("bitnet", without("weight_scale"), "weight_scale: expected floats, found nothing"),
+    ("bitnet", changed("weight_scale", lambda a: -a), "weight_scale: expected one positive number"),
+    ("bitnet", changed("weight", lambda a: a.view("i1")), "weight: expected U8, found I8"),
 ]
 
 

@@ -10,10 +10,12 @@ import numpy.typing as npt
 import pytest
 from tests.formats.folders import trained_weights, write_folder, write_safetensors
 
+import halfbyte
 from halfbyte.quantize import quantize_file
-from halfbyte.quantize.lattice import find_scales
+from halfbyte.quantize.lattice import NOTE, find_scales
 from halfbyte.text.opening import open_model
 from halfbyte.weights import BF16, F16, F32, Q4_0, Q8_0, ScaledFormat, WeightFormat
+from halfbyte.weights.few_bits import TQ2_0
 
 Array = npt.NDArray[Any]
 UP, DOWN = "model.layers.0.mlp.up_proj.weight", "model.layers.1.mlp.down_proj.weight"
@@ -54,6 +56,24 @@ def test_ordinary_weights_lie_on_none(
     assert np.isnan(find_scales(format_, x, lambda y: stored(kind, y))).all()
 
 
+@pytest.mark.parametrize("kind", [F32, F16, BF16])
+def test_threes(kind: type[WeightFormat]) -> None:
+    """Blocks of -d, 0 and d; not those with another magnitude, or one that F16 does not hold."""
+    random = np.random.default_rng(4)
+    d = stored(kind, random.uniform(0.01, 2, (8, 2)).astype(np.float16).astype(np.float32))
+    x = random.integers(-1, 2, (8, 2, 256)).astype(np.float32)
+    x[0, 0] = 0
+    x = (x * d[..., None]).reshape(8, 512)
+    scales = find_scales(TQ2_0, x, lambda y: stored(kind, y))
+    assert not np.isnan(scales).any()
+    zeros = np.zeros_like(scales[..., None])
+    np.testing.assert_array_equal(TQ2_0.decode(TQ2_0.fit(x, scales[..., None], zeros)), x)
+    x[2, 300] = 2 * d[2, 1]
+    x[3, :256] = np.sign(x[3, :256]) * np.float32(2.0**-30)
+    found = np.argwhere(np.isnan(find_scales(TQ2_0, x, lambda y: stored(kind, y))))
+    assert found.tolist() == [[2, 1], [3, 0]]
+
+
 def test_one_weight_beside_the_lattice() -> None:
     x = lattice(np.random.default_rng(2), (8, 64), -8, 7)
     assert not np.isnan(find_scales(Q4_0, x, lambda y: y)).any()
@@ -87,3 +107,39 @@ def test_they_are_found_and_written(preset: str, tmp_path: Path) -> None:
     assert "not equalized, since tensors are quantized already" in report.notes
     plain = quantize_file(folder, preset, tmp_path / "rtn.gguf", rtn=True)
     assert not any("lattice" in row.note for row in plain.rows)
+
+
+def test_a_checkpoint_trained_for_four_bits_keeps_its_logits(tmp_path: Path) -> None:
+    """As training for them leaves it: the divergence is 0, and not with plain rounding."""
+    random = np.random.default_rng(5)
+    tensors = {
+        name: x if x.ndim < 2 else lattice(random, x.shape, -8, 7)
+        for name, x in trained_weights().items()
+    }
+    folder = write_folder(tmp_path / "m")
+    write_safetensors(folder / "model.safetensors", tensors)
+    report = quantize_file(folder, "int4", tmp_path / "exact.gguf")
+    matrices = [row for row in report.rows if len(row.shape) > 1]
+    assert {(row.type, row.note) for row in matrices} == {("Q4_0", NOTE)}
+    before = open_model(folder).tensors
+    for name, tensor in open_model(report.output).tensors.items():
+        np.testing.assert_array_equal(tensor.decode(), before[name].decode())
+    quantize_file(folder, "int4", tmp_path / "rounded.gguf", rtn=True)
+    text = list(range(3, 19))
+    exact, written, rounded = (
+        log_probabilities(path, text) for path in (folder, report.output, tmp_path / "rounded.gguf")
+    )
+    assert np.abs(divergence(exact, written)).max() < 1e-9
+    assert divergence(exact, rounded).max() > 1e-4
+
+
+def log_probabilities(path: Path, ids: list[int]) -> Array:
+    with halfbyte.load(path, activations="float", cache="f32") as model:
+        logits = model.logits(ids).astype(np.float64)
+    return logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+
+
+def divergence(p: Array, q: Array) -> Array:
+    """KL of each position's distributions, from their logarithms."""
+    kl: Array = (np.exp(p) * (p - q)).sum(axis=1)
+    return kl

@@ -230,6 +230,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
     "phi": {"model_type": "phi", "partial_rotary_factor": 0.5, "num_key_value_heads": 4},
     "seed_oss": {"model_type": "seed_oss", "head_dim": 12, "attention_bias": True},
+    "bitnet": {"model_type": "bitnet", "hidden_act": "relu2"},
+    "bitnet-silu": {"model_type": "bitnet", "hidden_act": "silu", "tie_word_embeddings": True},
     "nemotron": {"model_type": "nemotron", "head_dim": 8, "norm_eps": 1e-5},
     "gpt_neox": {
         "model_type": "gpt_neox",

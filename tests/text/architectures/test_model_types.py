@@ -25,6 +25,7 @@ OPEN = [
 ]  # fmt: skip
 
 MORE = [
+    "bitnet",
     "ernie4_5_moe",
     "falcon_mamba",
     "gemma3n_text",
@@ -42,7 +43,7 @@ ENCODERS = [
 ]  # fmt: skip
 
 # Other models' types, with other keys
-VARIANTS = {"gemma_embedding", "jina_bert_v2", "nomic_bert_moe"}
+VARIANTS = {"bitnet_b1_58", "gemma_embedding", "jina_bert_v2", "nomic_bert_moe"}
 
 STATE = "its layers with a state are not built"
 CLOSED = {

@@ -1,4 +1,5 @@
-"""Model architectures: one module each, named as in GGUF's ``general.architecture``, `-` as `_`.
+"""Model architectures: one module each, named as in GGUF's ``general.architecture``, `-` and `.` as
+`_`.
 
 A module holds all that is known of its architecture; see `Architecture`. To add one, add its
 module; no other file of the product changes. Modules that begin with an underscore are shared:
@@ -97,7 +98,7 @@ def get(name: str) -> Architecture:
 
 def module_name(architecture: str) -> str:
     """The name of an architecture's module."""
-    return architecture.replace("-", "_")
+    return architecture.replace("-", "_").replace(".", "_")
 
 
 def model_types() -> dict[str, Architecture]:

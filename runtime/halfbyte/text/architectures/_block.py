@@ -62,6 +62,8 @@ class Block:
         see :func:`_decoder.glued`.
     gated : bool
         The activation of `gate` multiplies `up`.
+    sub_norms : bool
+        Norms of what the last matrices of attention and of the feed-forward part read.
     attn_norm, ffn_norm : str
         The tensors of the norms before attention and the feed-forward part.
     gated_heads : bool
@@ -82,6 +84,7 @@ class Block:
     interleaved: bool = False
     activation: str = "silu"
     gated: bool = True
+    sub_norms: bool = False
     attn_norm: str = "attn_norm"
     ffn_norm: str = "ffn_norm"
     gated_heads: bool = False
@@ -281,6 +284,8 @@ class _Model(Decoder):
         )  # fmt: skip
         if gate:
             mixed = ops.mul(mixed, ops.unary(gate[0], function="sigmoid"))
+        if self.block.sub_norms:
+            mixed = self.norm(mixed, name + "attn_sub_norm")
         return self.linear(mixed, name + "attn_output", c.dim, bias=None)
 
     def _normed(self, x: Buffer, name: str) -> Buffer:
@@ -296,7 +301,10 @@ class _Model(Decoder):
             up = self.linear(x, name + "ffn_up", self.c.hidden, bias=None)
             y = self.c.xielus[number].of(self, up)
             return self.linear(y, name + "ffn_down", self.c.dim, bias=None)
-        through = partial(self.fed_forward, x, name, kind, gated=self.block.gated)
+        sub_norm = "ffn_sub_norm" * self.block.sub_norms
+        through = partial(
+            self.fed_forward, x, name, kind, gated=self.block.gated, sub_norm=sub_norm
+        )
         if experts is None or number < experts.dense:
             return through()
         y = _experts.mixture(self, x, name, experts, kind)

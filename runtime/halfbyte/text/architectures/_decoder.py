@@ -238,12 +238,13 @@ class Parts:
 
     def fed_forward(
         self, x: Buffer, block: str, activation: str, *, gated: bool, hidden: int = 0,
-        suffix: str = "",
+        suffix: str = "", sub_norm: str = "",
     ) -> Buffer:  # fmt: skip
         """act(up) through `down`; or act(gate) * up, from two matrices or one.
 
         Activations are "silu", "gelu" (by erf), "gelu_tanh", "relu" and "relu_squared"; names of
-        tensors may have a suffix. Source: Shazeer 2020, GLU Variants Improve Transformer.
+        tensors may have a suffix. What `down` reads is normed by `sub_norm`, if there is one.
+        Source: Shazeer 2020, GLU Variants Improve Transformer.
         """
         hidden = hidden or self.config.hidden
         names = {part: f"{block}ffn_{part}{suffix}" for part in ("gate", "up", "down")}
@@ -255,6 +256,8 @@ class Parts:
             else:
                 gate, up = self.fused(x, names["up"], (hidden, hidden), bias=None)
             y = ops.mul(activated(gate, activation), up)
+        if sub_norm:
+            y = self.norm(y, block + sub_norm)
         return self.linear(y, names["down"], self.config.dim, bias=None)
 
     def rope(

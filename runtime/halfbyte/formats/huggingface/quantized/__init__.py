@@ -1,10 +1,12 @@
-"""Folders whose matrices are quantized already: GPTQ, AWQ, compressed-tensors, FP8 and MXFP4.
+"""Folders whose matrices are quantized already.
+
+They are those of GPTQ, AWQ, compressed-tensors, FP8, MXFP4 and BitNet.
 
 Such a matrix is several tensors: integers, several to a word, their scales, and perhaps zero
 points. It becomes one tensor. Where a type of GGUF can hold the integers and the scales, it is that
-type, without any rounding: Q4_0 for integers from -8 to 7, Q5_0 from -16 to 15, Q8_0 for those of
-eight bits. Otherwise the products are float32: if columns are in the order of their activations, if
-groups are not whole blocks, if float16 cannot hold a scale, and for FP8.
+type, without any rounding: TQ2_0 for integers from -1 to 1, Q4_0 from -8 to 7, Q5_0 from -16 to
+15, Q8_0 for those of eight bits. Otherwise the products are float32: if columns are in the order of
+their activations, if groups are not whole blocks, if float16 cannot hold a scale, and for FP8.
 
 Sources: the layouts of AutoGPTQ, AutoAWQ, compressed-tensors and DeepSeek-V3's FP8.
 """
@@ -18,7 +20,14 @@ from halfbyte.errors import UnsupportedError, nearest
 from halfbyte.formats.checkpoints import Checkpoint
 from halfbyte.formats.derived import DerivedTensor
 from halfbyte.formats.huggingface.config import Keys
-from halfbyte.formats.huggingface.quantized import awq, gptq, mxfp4, packed_words, whole_bytes
+from halfbyte.formats.huggingface.quantized import (
+    awq,
+    gptq,
+    mxfp4,
+    packed_words,
+    ternary,
+    whole_bytes,
+)
 from halfbyte.formats.huggingface.quantized.matrix import Parts
 from halfbyte.weights import Tensor
 
@@ -30,6 +39,7 @@ _METHODS: Mapping[str, Mapping[str, Callable[[Parts], DerivedTensor]]] = {
     "fp8": {".weight": whole_bytes.read},
     "fbgemm_fp8": {".weight": whole_bytes.read},
     "mxfp4": {"_blocks": mxfp4.read},
+    "bitnet": {".weight": ternary.read},
 }
 _IGNORED = ("input_scale", "k_scale", "v_scale")  # of activations, which halfbyte measures
 
@@ -64,6 +74,9 @@ def with_plain_weights(
         for name in parts.layers(end):
             parts.name = name
             plain[f"{name}.weight"] = read(parts)
+    if method == "bitnet" and keys.text("quantization_mode", "offline") == "online":
+        floats = {n: t for n, t in parts.tensors.items() if n.endswith(ternary.LINEAR)}
+        plain |= {name: ternary.from_floats(tensor) for name, tensor in floats.items()}
     for name in [n for n in (*parts.tensors, *parts.raw) if n.rsplit(".", 1)[-1] in _IGNORED]:
         parts.tensors.pop(name, None)
         parts.raw.pop(name, None)

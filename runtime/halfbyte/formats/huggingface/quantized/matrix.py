@@ -14,11 +14,12 @@ from halfbyte.formats.checkpoints import Checkpoint
 from halfbyte.formats.derived import DerivedTensor
 from halfbyte.formats.huggingface.config import Keys
 from halfbyte.weights import F32, Q4_0, Q5_0, Q8_0, U8, F32Array, WeightFormat
+from halfbyte.weights.few_bits import TQ2_0
 
 Array = npt.NDArray[Any]
 
 _EXACT: tuple[tuple[type[WeightFormat], int, int], ...] = (  # format, least, largest integer
-    (Q4_0, -8, 7), (Q5_0, -16, 15), (Q8_0, -128, 127),
+    (TQ2_0, -1, 1), (Q4_0, -8, 7), (Q5_0, -16, 15), (Q8_0, -128, 127),
 )  # fmt: skip
 
 
@@ -87,19 +88,20 @@ def as_tensor(name: str, matrix: Matrix) -> DerivedTensor:
         held = np.array_equal(matrix.scales.astype(np.float16).astype(np.float32), matrix.scales)
     if held and matrix.groups is None and group % 32 == 0:
         for format_, low, high in _EXACT:
-            if low <= matrix.low and matrix.high <= high:
-                make = partial(_blocks, matrix, format_, group // 32)
+            fits = group % format_.block == 0 and low <= matrix.low and matrix.high <= high
+            if fits:
+                make = partial(_blocks, matrix, format_, group // format_.block)
                 return DerivedTensor(f"{name}.weight", format_, shape, make)
     return DerivedTensor(f"{name}.weight", F32, shape, partial(_floats, matrix, group))
 
 
 def _blocks(matrix: Matrix, format_: Any, repeats: int, first: int, count: int) -> U8:
     q = matrix.integers(first, count)
-    blocks = np.empty((count, matrix.columns // 32), format_.layout)
+    blocks = np.empty((count, matrix.columns // format_.block), format_.layout)
     blocks["d"] = np.repeat(matrix.scales[first : first + count], repeats, axis=1)
-    offset = getattr(format_, "offset", 0)
+    offset = 1 if format_ is TQ2_0 else getattr(format_, "offset", 0)
     stored = (q + offset).astype(np.int8).view(np.uint8)
-    format_.store_quantized(blocks, stored.reshape(count, -1, 32))
+    format_.store_quantized(blocks, stored.reshape(count, -1, format_.block))
     data: U8 = blocks.view(np.uint8).reshape(count, -1)
     return data
 
