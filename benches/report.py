@@ -41,6 +41,7 @@ BENCHES = {  # module and options, by the file of results
     "tab-threads": "benches.peers -r 4 -p 128 -m '135M Q4_0' -e relaxed,simd128,wllama-2",
     "browser": "benches.browser",
     "encode": "benches -k encode",
+    "embed": "benches -k embed",
     "fusions": "benches -k fusion",
     "products": "benches -k bench_product",
     "onnx": "benches.onnx -r 5",

@@ -125,6 +125,13 @@ SECTIONS = (
         lambda content: tables.encode(series_of(content)),
     ),
     Section(
+        "embed", TEXT, "Encoders beside llama.cpp",
+        "Milliseconds to embed texts by tokens (32 x 128: 32 texts of 128 tokens), with random "
+        "weights in Q8_0 at published sizes, on one thread. llama.cpp gets tokens, halfbyte text; "
+        "llama.cpp has no MPNet.",
+        lambda content: tables.embed(series_of(content)),
+    ),
+    Section(
         "onnx", GRAPHS, "Beside ONNX Runtime",
         "Milliseconds per run in one process with ONNX Runtime (ORT). MiniLM is all-MiniLM-L6-v2 "
         "with its trained weights (b x n: sentences by tokens), the image models have random "

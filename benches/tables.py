@@ -59,6 +59,25 @@ def encode(series: Sequence[Series]) -> str:
     return markdown(["type", *ENCODERS.values(), "halfbyte / llama.cpp"], rows)
 
 
+def embed(series: Sequence[Series]) -> str:
+    """One row per encoder: milliseconds by numbers of texts and tokens, and ratios."""
+    tests = list(dict.fromkeys(s.test for s in series))
+    by_case = {(s.model, s.test, s.engine): s for s in series}
+    rows = []
+    for name in dict.fromkeys(s.model for s in series):
+        row = [name]
+        for test in tests:
+            ours, theirs = (by_case.get((name, test, e)) for e in ("halfbyte", "llama.cpp"))
+            if ours is None or theirs is None:
+                row += ["-" if ours is None else digits(1e3 * ours.median), "-", "-"]
+                continue
+            ratio = f"{ours.times_as_fast_as(theirs):.2f}"
+            row += [digits(1e3 * ours.median), digits(1e3 * theirs.median), ratio]
+        rows.append(row)
+    header = [h for t in tests for h in (f"{t} halfbyte", "llama.cpp", "times as fast")]
+    return markdown(["encoder", *header], rows)
+
+
 def fusions(series: Sequence[Series]) -> str:
     """One row per fusion and number of tokens, in microseconds."""
     header = ["fusion", "test", "apart us", "fused us", "apart : fused"]
