@@ -29,8 +29,8 @@ import onnx
 from onnx import TensorProto
 
 from halfbyte.errors import OutputError
+from halfbyte.formats.protobuf import varint
 from halfbyte.outputs import Partial, reporting, writing
-from halfbyte.quantize.onnx.source import varint
 
 Array = npt.NDArray[Any]
 

@@ -22,7 +22,7 @@ from onnx import TensorProto
 from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats.mapped import Pages, map_file
 from halfbyte.formats.model_file import ModelFile
-from halfbyte.formats.protobuf import Message, Value
+from halfbyte.formats.protobuf import Message, Value, varint
 from halfbyte.onnx.files import Graph, open_onnx
 from halfbyte.onnx.files.external import External
 
@@ -146,16 +146,6 @@ def _encoded(number: int, value: Value | bytes) -> bytes:
     if isinstance(value, int):
         return varint(number << 3) + varint(value)
     return varint(number << 3 | 2) + varint(len(value)) + bytes(value)
-
-
-def varint(value: int) -> bytes:
-    """A number of 0 or more, seven bits per byte."""
-    encoded = bytearray()
-    while value > 127:
-        encoded.append(value & 127 | 128)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
 
 
 def _attach(tensor: TensorProto, external: External, bulk: dict[str, U8]) -> tuple[str, memoryview]:

@@ -207,5 +207,15 @@ class Message:
         raise self.error(f"truncated or endless integer at offset {at}")
 
 
+def varint(value: int) -> bytes:
+    """A number of 0 or more as it is written, seven bits per byte."""
+    encoded = bytearray()
+    while value > 127:
+        encoded.append(value & 127 | 128)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
 def _described(value: Value) -> str:
     return "an integer" if isinstance(value, int) else f"{len(value)} bytes"

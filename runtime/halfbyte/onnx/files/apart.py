@@ -14,7 +14,7 @@ import numpy as np
 
 from halfbyte.errors import FormatError
 from halfbyte.formats.mapped import size_of
-from halfbyte.formats.protobuf import Message
+from halfbyte.formats.protobuf import Message, varint
 
 HERE = ""  # no other model may name it
 _LARGE = 1 << 12  # bytes of numbers that stay
@@ -125,22 +125,13 @@ def _tensor(tensor: _Part, path: Path) -> Iterator[bytes]:
 def _field(number: int, value: Any) -> Iterator[bytes]:
     """A field as protobuf writes it."""
     if isinstance(value, int):
-        yield _varint(number << 3 | _VARINT) + _varint(value)
+        yield varint(number << 3 | _VARINT) + varint(value)
     elif isinstance(value, bytes):
-        yield _varint(number << 3 | (_FOUR if len(value) == 4 else _EIGHT)) + value
+        yield varint(number << 3 | (_FOUR if len(value) == 4 else _EIGHT)) + value
     else:
         yield from _nested(number, [bytes(value)])
 
 
 def _nested(number: int, parts: list[bytes]) -> Iterator[bytes]:
-    yield _varint(number << 3 | _BYTES) + _varint(sum(map(len, parts)))
+    yield varint(number << 3 | _BYTES) + varint(sum(map(len, parts)))
     yield from parts
-
-
-def _varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 127:
-        encoded.append(value & 127 | 128)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
