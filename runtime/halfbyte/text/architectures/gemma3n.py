@@ -139,7 +139,7 @@ def read_config(file: ModelFile) -> Config:
 
 
 def build(file: ModelFile, config: Config, *, context: int, batch: int, cache: str) -> Program:
-    """Capture the model; see :class:`Decoder`."""
+    """Capture the model; see :class:`_decoder.Decoder`."""
     with capture(file.path.name) as program:
         model = _Model(config, file, config, program, context, batch, cache)
         streams = model.spread(model.start())
