@@ -28,6 +28,12 @@ MODELS = {
     "135M Q8_0": ("smollm2-135m", "Q8_0"),
     "135M F16": ("smollm2-135m", "F16"),
 }
+# Any that halfbyte reads, in one shape, whose rows are whole blocks of 256; blocks are random
+TYPES = (
+    "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S",
+    "IQ3_XXS", "IQ3_S", "IQ4_NL", "IQ4_XS", "MXFP4", "NVFP4", "TQ1_0", "TQ2_0",
+)  # fmt: skip
+BLOCKS = {f"138M {kind}": ("llama-160m", kind) for kind in TYPES}
 LARGE = {"1B Q4_0": ("llama-1b", "Q4_0"), "1B Q4_K_M": ("llama-1b", "Q4_K_M")}
 WLLAMA = {"wllama-2": "2.4.0", "wllama-3": "3.8.1"}
 ORT_WEB, ORT_WEB_VERSION = "onnxruntime-web", "1.30.0"
@@ -58,12 +64,13 @@ def folder() -> Path:
 
 
 def model(name: str) -> Path:
-    """The file of one of `MODELS` or `LARGE`, which the first call writes."""
-    shape, kind = {**MODELS, **LARGE}[name]
+    """The file of one of `MODELS`, `BLOCKS` or `LARGE`, which the first call writes."""
+    shape, kind = {**MODELS, **BLOCKS, **LARGE}[name]
     path = folder() / f"{shape}-{kind}.gguf"
     if not path.exists():
         tool = [sys.executable, str(ROOT / "tools/make_model.py"), "--shape", shape]
-        subprocess.run([*tool, "--type", kind, "-o", str(path)], check=True)
+        blocks = ["--random-blocks"] if name in BLOCKS else []
+        subprocess.run([*tool, "--type", kind, "-o", str(path), *blocks], check=True)
     return path
 
 

@@ -39,6 +39,8 @@ BENCHES = {  # module and options, by the file of results
     "popular": "benches.popular",
     "peers": "benches.peers --large",
     "tab-threads": "benches.peers -r 4 -p 128 -m '135M Q4_0' -e relaxed,simd128,wllama-2",
+    "types": "benches.peers.weight_types",
+    "types-tab": "benches.peers.weight_types --tabs relaxed,wllama-2 -t Q2_K,Q3_K,IQ2_XS,IQ3_S",
     "browser": "benches.browser",
     "encode": "benches -k encode",
     "embed": "benches -k embed",

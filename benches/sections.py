@@ -40,6 +40,10 @@ def _loads(content: Content) -> str:
     return peers.loads([s for s in series_of(content) if s.test == "load"])
 
 
+def _types(content: Content) -> str:
+    return peers.types(series_of(content), content["rows"])
+
+
 def _limits(content: Content) -> Limits:
     limits = content["machine_info"]["limits"]
     return Limits(*({int(key): value for key, value in limits[k].items()} for k in ("read", "dot")))
@@ -102,6 +106,19 @@ SECTIONS = (
         "From `load` to the first token, with the file in the system's cache, in a fresh process; "
         "peak memory includes the pages of the mapped file.",
         _loads,
+    ),
+    Section(
+        "types", TEXT, "Types of few bits, beside llama.cpp",
+        "A model of 138 million weights, all matrices in one type, blocks of random bytes: "
+        "tokens/s of 64 tokens decoded one by one on one thread, and seconds from opening the file "
+        "to the first token. Bits per weight are those in the file and those that halfbyte has in "
+        "memory.",
+        _types,
+    ),
+    Section(
+        "types-tab", TEXT, "Types of few bits in a tab, beside wllama",
+        "The same in tabs of one Chromium, 16 tokens, halfbyte on relaxed SIMD.",
+        _types,
     ),
     Section(
         "browser", TEXT, "Small and large models in a tab",

@@ -7,7 +7,9 @@ from layer to layer; norms are ones and biases zeros. The tokenizer is an artifi
 vocabulary of the shape's size. Types are the presets of `quantize`: a Q4_0 file has its embeddings
 in Q8_0, a Q4_K_M file is a mixture, and norms are always F32. The head is the embedding, even where
 the original has a head of its own; Llama 3.2's scaling of RoPE frequencies is left out. Memory
-stays small: rows are generated, encoded and written in slices.
+stays small: rows are generated, encoded and written in slices. With --random-blocks all matrices
+are in one format, any that halfbyte reads, and their blocks are random bytes with scales that give
+weights of the usual size: nothing is encoded, and speed does not depend on values.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from halfbyte.formats.model_file import MetadataValue
 from halfbyte.quantize.gguf_writer import GGUFWriter, TensorInfo
 from halfbyte.quantize.mixtures import Model
 from halfbyte.quantize.presets import ResolvedPreset, fitting, presets
-from halfbyte.weights import F32
+from halfbyte.weights import F32, FORMATS, U8, WeightFormat
 
 _SLICE = 1 << 18  # weights generated at once: they fit into the cache
 
@@ -66,6 +68,7 @@ SHAPES = {
     "qwen3-0.6b": Shape(1024, 28, 16, 8, 3072, 151936, 40960, 1_000_000.0, "qwen3", 128),
     "gemma3-1b": Shape(1152, 26, 4, 1, 6912, 262144, 32768, 1_000_000.0, "gemma3", 256, 512),
     "phi3-mini": Shape(3072, 32, 32, 32, 8192, 32064, 4096, 10_000.0, "phi3", window=2047),
+    "llama-160m": Shape(768, 12, 12, 12, 3072, 32000, 2048, 10_000.0),
     "gpt2": Shape(768, 12, 12, 12, 3072, 50257, 1024, 10_000.0, "gpt2"),
     # three of OLMoE's layers
     "7-of-64": Shape(2048, 3, 16, 16, 1024, 2048, 4096, 10_000.0, "olmoe", experts=64, used=7),
@@ -75,18 +78,28 @@ SHAPES = {
 }
 
 
-def make_model(path: Path, name: str, type: str, seed: int = 0) -> None:
-    """Write the model in one of the presets; progress goes to stderr. Raises `OutputError`."""
-    shape = SHAPES[name]
-    preset = presets()[type]
-    infos = list(_tensors(shape, preset))
+def make_model(path: Path, name: str, type: str, seed: int = 0, blocks: bool = False) -> None:
+    """Write the model in one of the presets; progress goes to stderr. Raises `OutputError`.
+
+    With `blocks`, `type` is a format of blocks, and these are random.
+    """
+    shape, metadata = SHAPES[name], {}
+    if blocks:
+        infos = [
+            TensorInfo(n, FORMATS[type] if len(size) > 1 else F32, size)
+            for n, size in _names(shape)
+        ]
+    else:
+        preset = presets()[type]
+        infos = list(_tensors(shape, preset))
+        metadata["general.file_type"] = np.uint32(preset.file_type)
     total = sum(info.size for info in infos)
     rng = np.random.Generator(np.random.SFC64(seed))
-    metadata = _metadata(name, shape, preset)
-    with GGUFWriter(path, metadata, infos) as writer:
+    write = _write_blocks if blocks else _write_tensor
+    with GGUFWriter(path, _metadata(name, shape) | metadata, infos) as writer:
         progress = _Progress(path.name, total)
         for info in infos:
-            _write_tensor(writer, info, rng)
+            (_write_tensor if info.format is F32 else write)(writer, info, rng)
             progress.add(info.size)
 
 
@@ -176,12 +189,42 @@ def _write_tensor(writer: GGUFWriter, info: TensorInfo, rng: np.random.Generator
         writer.write(info.format.encode(values))
 
 
-def _metadata(name: str, shape: Shape, preset: ResolvedPreset) -> dict[str, MetadataValue]:
+def _write_blocks(writer: GGUFWriter, info: TensorInfo, rng: np.random.Generator) -> None:
+    format_, columns = info.format, info.shape[-1]
+    unit = format_.decode(_random_blocks(format_, 16, columns, 1.0, rng)).std()
+    rows = math.prod(info.shape[:-1])
+    step = max(1, _SLICE // columns)
+    for first in range(0, rows, step):
+        count = min(step, rows - first)
+        writer.write(_random_blocks(format_, count, columns, columns**-0.5 / unit, rng))
+
+
+def _random_blocks(
+    format_: type[WeightFormat], rows: int, columns: int, scale: float, rng: np.random.Generator
+) -> U8:
+    """Rows of random bytes in which every block has one scale."""
+    data = rng.integers(0, 256, (rows, format_.row_bytes(columns)), np.uint8)
+    layout: np.dtype[np.void] = format_.layout  # type: ignore[attr-defined]  # as all of blocks
+    blocks = data.view(layout)
+    half, exponent = np.float16(scale), round(math.log2(scale))
+    if format_.name == "MXFP4":
+        blocks["e"] = 128 + exponent
+    elif format_.name == "NVFP4":  # half an E4M3 number
+        blocks["d"] = max(1, 8 + exponent) << 3
+    elif format_.name == "IQ1_M":  # the bits of an F16 number at the top of four words
+        nibbles = half.view(np.uint16) >> np.arange(0, 16, 4, dtype=np.uint16) << np.uint16(12)
+        blocks["scales"] = (blocks["scales"] & np.uint16(0xFFF)) | nibbles
+    else:
+        for field in {"d", "dmin", "m"}.intersection(layout.names or ()):
+            blocks[field] = half
+    return data
+
+
+def _metadata(name: str, shape: Shape) -> dict[str, MetadataValue]:
     tokens, types = _vocabulary(shape.vocabulary)
     return {
         "general.architecture": shape.architecture,
         "general.name": f"random weights, shape {name}",
-        "general.file_type": np.uint32(preset.file_type),
         **{f"{shape.architecture}.{key}": value for key, value in _sizes(shape).items()},
         "tokenizer.ggml.model": "llama",
         "tokenizer.ggml.pre": "default",
@@ -253,15 +296,21 @@ def main() -> int:
         description="Write a GGUF model of a well-known shape with random weights."
     )
     parser.add_argument("--shape", choices=SHAPES, required=True)
-    parser.add_argument("--type", choices=presets(), default="F16", help="default: F16")
+    blocks = [name for name, format_ in FORMATS.items() if format_.block > 1]
+    kinds = {**presets(), **dict.fromkeys(blocks)}
+    parser.add_argument("--type", choices=kinds, default="F16", help="default: F16")
+    parser.add_argument("--random-blocks", action="store_true", help=f"of {', '.join(blocks)}")
     parser.add_argument("-o", "--output", type=Path, help="default: SHAPE-TYPE.gguf, here")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     if options.seed < 0:
         parser.error(f"argument --seed: expected 0 or more, found {options.seed}")
+    known = blocks if options.random_blocks else presets()
+    if options.type not in known:
+        parser.error(f"argument --type: expected one of {', '.join(known)}, found {options.type}")
     output = options.output or Path(f"{options.shape}-{options.type.lower()}.gguf")
     try:
-        make_model(output, options.shape, options.type, options.seed)
+        make_model(output, options.shape, options.type, options.seed, options.random_blocks)
     except HalfbyteError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2

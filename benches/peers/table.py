@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from typing import Any
 
 from benches.browser.names import ENGINES
 from benches.figures import Series, digits, markdown
@@ -89,3 +90,31 @@ def loads(series: Sequence[Series]) -> str:
         memory = digits(size / 1e6) if size else "-"
         rows.append([s.model, s.engine, str(s.threads), f"{s.median:.3f}", memory])
     return markdown(LOADS, rows, left=2)
+
+
+def types(series: Sequence[Series], rows: Sequence[dict[str, Any]]) -> str:
+    """One row per type: tokens/s and, where it was measured, loading, of all engines."""
+    known = {(s.model, s.engine, s.test): s for s in series}
+    first, *peers = dict.fromkeys(s.engine for s in series)
+    tests = dict.fromkeys(s.test for s in series)
+    header = ["type", "bits", "in memory"]
+    for test in tests:
+        header.append("load s" if test == "load" else "tokens/s")
+        header += [part for peer in peers for part in (ENGINES.get(peer, peer), "ratio")]
+    cells = []
+    for row in rows:
+        name = row["model"]
+        cells.append([name.split()[-1], f"{row['file']:.2f}", f"{row['memory']:.2f}"])
+        for test in tests:
+            ours = known[name, first, test]
+            cells[-1].append(_figure(ours))
+            for theirs in (known[name, peer, test] for peer in peers):
+                ratio = f"{ours.times_as_fast_as(theirs):.2f}" if theirs.seconds else "-"
+                cells[-1] += [_figure(theirs), ratio]
+    return markdown(header, cells)
+
+
+def _figure(series: Series) -> str:
+    if not series.seconds:
+        return "-"
+    return digits(series.median if series.test == "load" else series.speed)

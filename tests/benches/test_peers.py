@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benches.figures import pytest_json, series_of
+from benches.figures import Series, pytest_json, series_of
 from benches.peers import amx, session, table
 from benches.peers.limits import Limits, Work
 from benches.peers.native import PeerError
@@ -66,6 +66,20 @@ def test_a_failing_peer_ends_no_run(
     again = series_of(pytest_json(results.all, "benches/peers"))
     assert [s.more for s in again] == [s.more for s in results.all]
     assert table.loads(results.loads)
+
+
+def test_types_have_a_row_each() -> None:
+    """With a peer that does not read one of them."""
+    speeds = {"halfbyte": [0.01], "llama.cpp": [0.02]}
+    series = [
+        Series(f"m {kind}", engine, test, 1, [] if kind == "B" and engine != "halfbyte" else s)
+        for kind in ("A", "B") for test in ("tg64", "load") for engine, s in speeds.items()
+    ]  # fmt: skip
+    rows = [{"model": f"m {kind}", "file": 2.5, "memory": 3.0} for kind in ("A", "B")]
+    lines = table.types(series, rows).splitlines()
+    first, second = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:])
+    assert first == ["A", "2.50", "3.00", "100", "50", "2.00", "0.01", "0.02", "2.00"]
+    assert second == ["B", "2.50", "3.00", "100", "-", "-", "0.01", "-", "-"]
 
 
 def test_halfbyte_may_not_fail(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ def test_shapes_are_those_of_the_models(tool: ModuleType) -> None:
     assert parameters("qwen3-0.6b") == 596_049_920
     assert parameters("gemma3-1b") == 999_885_952
     assert parameters("gpt2") == 124_439_808
+    assert parameters("llama-160m") + 32000 * 768 == 162_417_408
     head = 32000 * 4096  # which these have of their own
     assert parameters("mistral-7b") + head == 7_241_732_096
     assert parameters("phi3-mini") + 32064 * 3072 == 3_821_079_552
@@ -83,6 +84,20 @@ def test_other_architectures_run(
         logits = model.logits([1, 2, 3])
     assert np.isfinite(logits).all()
     assert logits.std() > 0.1
+
+
+@pytest.mark.parametrize("name", ["Q2_K", "Q5_1", "IQ1_M", "IQ3_S", "MXFP4", "NVFP4"])
+def test_random_blocks_are_weights_of_the_usual_size(
+    name: str, tool: ModuleType, tmp_path: Path
+) -> None:
+    tool.make_model(tmp_path / "m.gguf", "tiny-256", name, blocks=True)
+    tensors = open_model(tmp_path / "m.gguf").tensors
+    assert {t.format.name for t in tensors.values() if len(t.shape) > 1} == {name}
+    spread = 16 * tensors["blk.0.ffn_up.weight"].decode().std()
+    assert 0.5 < spread < 2
+    with halfbyte.load(tmp_path / "m.gguf") as model:
+        logits = model.logits([1, 2, 3])
+    assert np.isfinite(logits).all()
 
 
 @pytest.mark.parametrize(
