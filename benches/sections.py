@@ -143,7 +143,7 @@ SECTIONS = (
     ),
     Section(
         "embed", TEXT, "Encoders beside llama.cpp",
-        "Milliseconds to embed texts by tokens (32 x 128: 32 texts of 128 tokens), with random "
+        "Milliseconds to embed texts by tokens (8 x 128: 8 texts of 128 tokens), with random "
         "weights in Q8_0 at published sizes, on one thread. llama.cpp gets tokens, halfbyte text; "
         "llama.cpp has no MPNet.",
         lambda content: tables.embed(series_of(content)),

@@ -46,8 +46,8 @@ def planned(tmp_path: Path, model: onnx.ModelProto, **sizes: int) -> GraphPlan:
 def in_numpy(rows: int) -> onnx.ModelProto:
     """A product that NumPy computes, with weights that it reads from the file."""
     net = Net()
-    x = net.input("x", onnx.TensorProto.FLOAT16, [rows, 512])
-    return net.proto(net.node("MatMul", x, net.array(np.ones((512, 1024)), np.float16)))
+    x = net.input("x", onnx.TensorProto.DOUBLE, [rows, 512])
+    return net.proto(net.node("MatMul", x, net.array(np.ones((512, 1024)), np.float64)))
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def test_a_cool_device_has_the_speed_of_fit(
 
 def test_dropped_pages_are_read_in_every_run(tmp_path: Path) -> None:
     plan = planned(tmp_path, in_numpy(1))
-    profile, size = load_profile("pixel-6"), 2 * 512 * 1024
+    profile, size = load_profile("pixel-6"), 8 * 512 * 1024
     slow = replace(profile, memory=replace(profile.memory, storage_gb_s=exactly(0.01)))
     for governor in GOVERNORS:
         s = simulate(Runs(plan, from_storage=True), slow, governor=governor, minutes=1, draws=3)

@@ -45,7 +45,7 @@ NOT_RUN = {
     "pip install jupyterlite": "installs from PyPI; `make test-notebooks` does",
     "jupyter lite ": "needs JupyterLite; `make test-notebooks` does",
     "import micropip": "runs in Pyodide; tests/browser/test_packages.py does",
-    "from pyodide": "runs in Pyodide; tests/browser/test_graphs.py does",
+    "session = await halfbyte.open_session": "fetches; tests/browser/test_threads.py does",
     "import onnxruntime": "refused beside the real one; tests/onnx/session/test_standin.py",
 }
 LANGUAGES = {"sh", "python", "toml"}  # "js" and "html" need a page: tests/browser, tests/notebooks

@@ -15,7 +15,9 @@ from halfbyte.weights import Tensor
 def zeros(repository: Path, name: str, kind: str) -> ModelFile:
     """A model of a shape of tools/make_model.py, in a type of `quantize`."""
     tool = load_tool(repository, "make_model")
-    infos = list(tool._tensors(tool.SHAPES[name], presets()[kind]))
+    preset = presets()[kind]
+    infos = list(tool._tensors(tool.SHAPES[name], preset))
     tensors = {i.name: Tensor(i.name, i.format, i.shape, np.zeros(i.size, np.uint8)) for i in infos}
-    metadata = tool._metadata(name, tool.SHAPES[name], presets()[kind])
+    metadata = tool._metadata(name, tool.SHAPES[name])
+    metadata["general.file_type"] = np.uint32(preset.file_type)
     return ModelFile(Path(f"{name}.gguf"), "GGUF v3", metadata, tensors)
