@@ -65,7 +65,8 @@ def large(repository: Path) -> Iterator[Server]:
     tool = load_tool(repository, "make_model")
     shape, preset = tool.SHAPES["mistral-7b"], presets()["Q4_0"]
     infos: list[TensorInfo] = list(tool._tensors(shape, preset))
-    metadata = tool._metadata("mistral-7b", shape, preset)
+    metadata = tool._metadata("mistral-7b", shape)
+    metadata["general.file_type"] = np.uint32(preset.file_type)
     parts = {"model.gguf": (metadata, infos)}
     for number, some in enumerate((infos[:9], infos[9:])):
         split = {"split.no": np.uint16(number), "split.count": np.uint16(2)}
