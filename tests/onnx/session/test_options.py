@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -262,3 +265,18 @@ def test_programs_name_the_nodes() -> None:
     (program,) = ours.programs()
     assert [i.origin for i in program.instructions] == ["first", "y"]
     assert program.dump().splitlines()[1].endswith("# first")
+
+
+def test_without_kernels_numpy_computes(tmp_path: Path) -> None:
+    """In an installation that has none, or in a browser without WebAssembly SIMD."""
+    (tmp_path / "added.onnx").write_bytes(added())
+    code = (
+        "import numpy as np, halfbyte; s = halfbyte.InferenceSession('added.onnx'); "
+        "print(s.run(None, {i.name: np.ones((3, 2), np.float32) for i in s.get_inputs()})[0].shape)"
+    )
+    environment = os.environ | {"HALFBYTE_KERNELS": str(tmp_path / "none")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.stdout == "(3, 2)\n", done.stderr

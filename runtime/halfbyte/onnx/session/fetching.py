@@ -40,7 +40,7 @@ async def open_session(
     DownloadError
         The server refused, the network failed for good, or the hash differs.
     HalfbyteError
-        As for :class:`InferenceSession`. A file that is no model is not kept.
+        As for :class:`InferenceSession`. A file that is not a model is not kept.
 
     Warns
     -----

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from halfbyte.core.backends import Executable, available, open_program, prefers_widened
+from halfbyte.core.backends import Executable, open_program, prefers_widened
 from halfbyte.core.backends.cores import usable_threads
 from halfbyte.core.backends.libraries import library_for
 from halfbyte.core.backends.memory import Memory
@@ -40,7 +40,7 @@ from halfbyte.onnx.session.errors import (
 )
 from halfbyte.onnx.session.opening import Source, open_model
 from halfbyte.onnx.session.options import GraphOptimizationLevel, RunOptions, SessionOptions
-from halfbyte.onnx.session.placing import memory_apart
+from halfbyte.onnx.session.placing import backend_of, memory_apart
 from halfbyte.onnx.session.providers import check_providers
 from halfbyte.onnx.session.trace import Trace
 from halfbyte.onnx.session.values import OrtValue
@@ -90,8 +90,7 @@ class InferenceSession(Described):
         self._optimize = level != GraphOptimizationLevel.ORT_DISABLE_ALL
         threads = self._options.intra_op_num_threads
         self._threads = usable_threads(max(threads, 0))
-        backend = self._options.backend
-        self._backend = "numpy" if (backend, available()[0]) == ("native", "numpy") else backend
+        self._backend = backend_of(self._options)
         closed = f"{self._model.path}: the session is closed"
         self._turns = Turns(lambda: Fail(closed))
         # by replaced initializers, the least recently used one first
