@@ -62,6 +62,7 @@ def write_model(
     payloads: Mapping[str, Payload],
     *,
     external: bool = False,
+    check: Callable[[Path], object] | None = None,
 ) -> list[Path]:
     """Write a model; returns its files. On an error, none is left and none is replaced.
 
@@ -76,6 +77,9 @@ def write_model(
         By the name of an initializer of the main graph.
     external : bool
         Write two files even where one is enough.
+    check : callable, optional
+        Called with the complete model under another name beside the target, which it replaces
+        unless this raises.
 
     Raises
     ------
@@ -95,7 +99,7 @@ def write_model(
     model.ClearField("graph")
     files = [target]
     with ExitStack() as undoing:
-        with writing(target, is_model=True) as file:
+        with writing(target, is_model=True, check=check) as file:
             if external:
                 files.append(_write_data(target, initializers, payloads, undoing))
                 payloads = {}

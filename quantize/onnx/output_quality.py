@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -56,18 +57,22 @@ class Outputs:
         except HalfbyteError:  # `compared` notes it
             return []
 
-    def compared(self, target: Path, *, in_halves: bool = False) -> list[OutputRow]:
+    def compared(self, written: Path, target: Path, *, in_halves: bool = False) -> list[OutputRow]:
         """The outputs beside the quantized model's; adds a note where a model cannot be run.
 
-        With `in_halves` the first sample also runs in float16 throughout.
+        The model is read from `written`, which will be named `target`. With `in_halves` the first
+        sample also runs in float16 throughout.
         """
         if not self._samples:
             return []
         try:
-            rows = compare_outputs(self._source.path, target, self._samples)
+            rows = compare_outputs(self._source.path, written, self._samples)
             if in_halves:
-                rows = worst_in_halves(self._source.path, target, self._samples[0], rows)
+                rows = worst_in_halves(self._source.path, written, self._samples[0], rows)
         except HalfbyteError as error:
-            self._source.notes.append(f"outputs not compared: {error}")
+            reason = str(error).replace(str(written), str(target))
+            self._source.notes.append(f"outputs not compared: {reason}")
             return []
+        finally:
+            gc.collect()  # Windows renames no file that is mapped
         return rows

@@ -83,12 +83,18 @@ def quantize(
             rewriter.remarks += filter(None, [remark])
         editor.finish()
         payloads, kept = editor.write_payloads(), _kept_rows(editor, rewriter.notes)
-        files = write_model(target, editor.model, payloads, external=options.external)
+        compared: list[OutputRow] = []
+
+        def compare(written: Path) -> None:
+            compared.extend(outputs.compared(written, target, in_halves=options.type == "fp16"))
+            _refuse_not_finite(target, compared)
+
+        files = write_model(
+            target, editor.model, payloads, external=options.external, check=compare
+        )
     finally:
         codec.close()
     rows = [*(result.row() for result in encoder.results.values()), *kept]
-    compared = outputs.compared(target, in_halves=options.type == "fp16")
-    _refuse_not_finite(target, files, compared)
     return Report(
         source=source.path.name,
         source_format=source.file.kind,
@@ -223,8 +229,8 @@ def _refuse_unchanged(editor: Editor, encoder: Encoder, notes: dict[str, str]) -
         )
 
 
-def _refuse_not_finite(target: Path, files: Iterable[Path], rows: Iterable[OutputRow]) -> None:
-    """Remove a model whose outputs are NaN or infinite where the original's are finite, and raise.
+def _refuse_not_finite(target: Path, rows: Iterable[OutputRow]) -> None:
+    """Refuse a model with outputs that are NaN or infinite where the original's are finite.
 
     Raises
     ------
@@ -233,8 +239,6 @@ def _refuse_not_finite(target: Path, files: Iterable[Path], rows: Iterable[Outpu
     """
     for row in rows:
         if row.not_finite:
-            for file in files:
-                file.unlink(missing_ok=True)
             raise UnsupportedError(
                 f"{target}: output {row.name!r}: {row.not_finite} numbers became NaN or infinite, "
                 "expected finite ones as before: try another type, nodes in floats (--keep "

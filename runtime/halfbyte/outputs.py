@@ -49,13 +49,18 @@ def write_text(path: Path, text: str) -> None:
 
 
 @contextmanager
-def writing(path: Path, *, is_model: bool = False) -> Iterator[BinaryIO]:
+def writing(
+    path: Path, *, is_model: bool = False, check: Callable[[Path], object] | None = None
+) -> Iterator[BinaryIO]:
     """A file to fill; it replaces `path`, through links, when the context ends without an error.
 
     Parameters
     ----------
     is_model : bool
         The file will be read again: devices and pipes are refused.
+    check : callable, optional
+        Of a model: called with the complete file under another name; if it raises, `path` is
+        unchanged. It must leave the file closed.
 
     Raises
     ------
@@ -71,6 +76,8 @@ def writing(path: Path, *, is_model: bool = False) -> Iterator[BinaryIO]:
         target = Path(os.path.realpath(path))
         with Partial(target.parent) as partial:
             yield partial.file
+            if check is not None:
+                check(partial.named())
             partial.place(target)
 
 
@@ -93,15 +100,21 @@ class Partial:
             with suppress(PermissionError):
                 os.fchown(self._descriptor, before.st_uid, before.st_gid)
             os.fchmod(self._descriptor, stat.S_IMODE(before.st_mode))
+        name = self.named()
+        if os.name == "nt":
+            self.file.close()  # Windows renames no open file; elsewhere closing ends the lock
+        name.replace(target)
+        self._name = None
+
+    def named(self) -> Path:
+        """A name in its folder, under which it can be read, with all bytes so far."""
+        self.file.flush()
         if self._name is None:
             name = self._new_name()
             # Python follows the link only if given a folder's descriptor, ignored for this path.
             os.link(f"/proc/self/fd/{self._descriptor}", name, src_dir_fd=0)
             self._name = name
-        if os.name == "nt":
-            self.file.close()  # Windows renames no open file; elsewhere closing ends the lock
-        self._name.replace(target)
-        self._name = None
+        return self._name
 
     def __enter__(self) -> Partial:
         return self

@@ -29,7 +29,8 @@ from tests.quantize.small_models import (
 from halfbyte.errors import HalfbyteError
 from halfbyte.onnx.session import InferenceSession
 from halfbyte.quantize import Report
-from halfbyte.quantize.onnx import Options, quantize_onnx
+from halfbyte.quantize.onnx import Options, output_quality, quantize_onnx
+from halfbyte.quantize.report import OutputRow
 
 F, H = TensorProto.FLOAT, TensorProto.FLOAT16
 
@@ -275,3 +276,37 @@ def test_infinities_are_refused(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["m.onnx", "samples.npz"]
     report = quantize_onnx(path, options=Options(type="fp16", compare=False), samples=samples)
     assert Path(report.output).exists()
+
+
+@pytest.mark.parametrize("external", [False, True])
+def test_a_refused_model_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, external: bool
+) -> None:
+    path = write(
+        tmp_path / "m.onnx", [node("MatMul", ["x", "w"], ["y"])], {"x": (F, [1, 64])},
+        {"y": (F, [1, 64])}, {"w": normal(64, 64)},
+    )  # fmt: skip
+    options = Options(type="fp16", external=external)
+    quantize_onnx(path, options=options)
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    write(
+        path, [node("MatMul", ["x", "w"], ["z"]), node("Add", ["z", "z"], ["y"])],
+        {"x": (F, [1, 64])}, {"y": (F, [1, 64])}, {"w": 2 * normal(64, 64)},
+    )  # fmt: skip
+    before[path.name] = path.read_bytes()
+    with monkeypatch.context() as patched:
+        patched.setattr(output_quality, "compare_outputs", _not_finite)
+        patched.setattr(output_quality, "worst_in_halves", lambda *arguments: arguments[-1])
+        with pytest.raises(HalfbyteError, match=r"m-fp16.onnx: output 'y': 1 numbers became NaN"):
+            quantize_onnx(path, options=options)
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+    quantize_onnx(path, options=options)
+    assert {p.name for p in tmp_path.iterdir()} - before.keys() == (
+        {p.name for p in tmp_path.glob("*.data")} - before.keys()
+    )
+    assert (tmp_path / "m-fp16.onnx").read_bytes() != before["m-fp16.onnx"]
+
+
+def _not_finite(before: Path, after: Path, samples: object) -> list[OutputRow]:
+    assert after.read_bytes()
+    return [OutputRow("y", None, None, 1)]
