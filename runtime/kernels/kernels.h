@@ -26,7 +26,7 @@
  * tests/core/test_kernel_list.py checks the headings.
  *
  * HB_TEXT_ONLY leaves out kernels that only graphs of ONNX use. Files for WebAssembly leave out
- * encode/parts.inc: there the quantizer does the same in NumPy.
+ * encode/parts.inc and encode/convert.inc: there NumPy does the same.
  *
  * Bodies are written with primitives. isa/<name>/ defines those of an instruction set: simd.h has
  * vectors of sixteen lanes and packed.h packed rows (both described in isa/scalar/), caps.h the
@@ -175,6 +175,8 @@ PACKED(matmul_widened_q8_0_r16, q8_0_r16)
 BLOCKS(q4_1)
 BLOCKS(q5_0)
 BLOCKS(q5_1)
+BLOCKS(q2_k)
+BLOCKS(q3_k)
 BLOCKS(q4_k)
 BLOCKS(q5_k)
 BLOCKS(q6_k)
@@ -182,7 +184,7 @@ BLOCKS(iq4_nl)
 BLOCKS(mxfp4)
 BLOCKS(iq4_xs)
 BLOCKS(codes)
-BLOCKS(codes_min)
+BLOCKS(codes_3)
 BLOCKS(fp4)
 #undef BLOCKS
 #undef PACK
@@ -700,6 +702,16 @@ KERNEL(encode_integers, a->n, 1, a->k * (8 + a->t),
  * planes has offset, shift, bits and run: see Plane in halfbyte/weights/base.py. */
 KERNEL(encode_pack, a->n, 1, a->k * 2,
        OUT(u8, w) IN(u8, q) IN(i32, planes) INT(n) INT(k) INT(block) INT(bytes) INT(p))
+
+/* ---- encode/convert.inc ---- */
+
+/* y[n] = blocks of codes of `bits` bits, from n blocks of `bytes` bytes. Five fields of a block
+ * follow one another: d, low and high bits of indices, signs for eight numbers, s (d (2 s + 1) is
+ * the scale). Each is count, bits, and `count` positions: 16 times a byte's, plus a bit's. An index
+ * has `digits` codes in the grid, 8 or 4, without the sign, which is the highest bit. */
+KERNEL(convert_grids, a->n, 16, 1024,
+       OUT(u8, y) IN(u8, w) IN(u8, grid) IN(i16, fields) INT(n) INT(bytes) INT(digits) INT(kind)
+       INT(bits))
 #endif
 
 // clang-format on

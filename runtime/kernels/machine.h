@@ -96,6 +96,24 @@ typedef struct {
 } q4_k;
 _Static_assert(sizeof(q4_k) == 144, "GGUF's Q4_K block");
 
+/* Layout: 256 weights w = (d s) q - (dmin m); s and m are the halves of a byte for every 16.
+ * q[128 h + 32 p + j] is bits 2 p and 2 p + 1 of qs[32 h + j]. */
+typedef struct {
+  uint8_t scales[16], qs[64];
+  f16 d, dmin;
+} q2_k;
+_Static_assert(sizeof(q2_k) == 84, "GGUF's Q2_K block");
+
+/* Layout: 256 weights w = d (s - 32) (q - 4). The low two bits of q are as in q2_k, the third of
+ * q[32 b + j] is bit b of hmask[j]. s is six bits for every 16: s[i] and s[i + 8], i < 8, have
+ * their low four bits in the halves of scales[i]; the high two of s[4 p + i] are bits 2 p and
+ * 2 p + 1 of scales[8 + i]. */
+typedef struct {
+  uint8_t hmask[32], qs[64], scales[12];
+  f16 d;
+} q3_k;
+_Static_assert(sizeof(q3_k) == 110, "GGUF's Q3_K block");
+
 /* Layout: as q4_k; bit 4 of q[32 b + j] is bit b of qh[j]. */
 typedef struct {
   f16 d, dmin;
@@ -138,8 +156,8 @@ _Static_assert(sizeof(iq4_xs) == 136, "GGUF's IQ4_XS block");
 
 /* Layouts that only memory has, of types whose blocks in files kernels do not read
  * (halfbyte/weights/codes.py): w = (d unit s) table[q] with s for every 16, where `kind` chooses
- * table and unit, the same in a whole matrix; w = (d s) q - (dmin m), s and m in the low and the
- * high half of a byte; w = d table[q] with d for every 16. qs is as in iq4_xs. */
+ * table and unit, the same in a whole matrix; w = d table[q] with d for every 16. qs is as in
+ * iq4_xs, hmask and qs are as in q3_k. */
 typedef struct {
   f16 d;
   uint16_t kind;
@@ -147,9 +165,11 @@ typedef struct {
   uint8_t qs[128];
 } codes;
 typedef struct {
-  f16 d, dmin;
-  uint8_t scales[16], qs[128];
-} codes_min;
+  f16 d;
+  uint16_t kind;
+  i8 scales[16];
+  uint8_t hmask[32], qs[64];
+} codes_3;
 typedef struct {
   f16 d[2];
   uint8_t qs[16];
@@ -175,7 +195,15 @@ _Static_assert(sizeof(q8_0_r16) == 16 * sizeof(q8_0), "a permutation");
 /* Layout: quantized values of 32 columns of sixteen packed rows. Byte c of qs[i][r] holds column 4
  * i + c in its low four bits and column 16 + 4 i + c in its high ones. The fifth bit of column 4 i
  * + c is bit i of qh[r][c] (five bits); the two high bits of column 16 h + 4 i + c are bits 2 i and
- * 2 i + 1 of qh[h][r][c] (six bits). */
+ * 2 i + 1 of qh[h][r][c] (six bits). Of three bits, what would be qs[3] is distributed: bit i of
+ * its halves is bits 3 and 7 of qs[i]. Of two bits, qs[2] and qs[3] are bits 2 and 3, 6 and 7 of
+ * qs[0] and qs[1]. */
+typedef struct {
+  uint8_t qs[2][16][4];
+} quantized_2;
+typedef struct {
+  uint8_t qs[3][16][4];
+} quantized_3;
 typedef struct {
   uint8_t qs[4][16][4];
 } quantized_4;
@@ -199,6 +227,16 @@ typedef struct {
   f16 d[16], m[16];
   quantized_5 quantized;
 } q5_1_r16;
+typedef struct {
+  f16 d[16], dmin[16];
+  uint8_t scales[16][16];
+  quantized_2 quantized[8];
+} q2_k_r16;
+typedef struct {
+  f16 d[16];
+  uint8_t scales[12][16];
+  quantized_3 quantized[8];
+} q3_k_r16;
 typedef struct {
   f16 d[16], dmin[16];
   uint8_t scales[12][16];
@@ -235,10 +273,11 @@ typedef struct {
   quantized_4 quantized[8];
 } codes_r16;
 typedef struct {
-  f16 d[16], dmin[16];
-  uint8_t scales[16][16];
-  quantized_4 quantized[8];
-} codes_min_r16;
+  f16 d[16];
+  uint16_t kind[16];
+  i8 scales[16][16];
+  quantized_3 quantized[8];
+} codes_3_r16;
 typedef struct {
   f16 d[2][16];
   quantized_4 quantized;
@@ -247,6 +286,8 @@ typedef struct {
 SAME_SIZE(q4_1);
 SAME_SIZE(q5_0);
 SAME_SIZE(q5_1);
+SAME_SIZE(q2_k);
+SAME_SIZE(q3_k);
 SAME_SIZE(q4_k);
 SAME_SIZE(q5_k);
 SAME_SIZE(q6_k);
@@ -254,7 +295,7 @@ SAME_SIZE(iq4_nl);
 SAME_SIZE(mxfp4);
 SAME_SIZE(iq4_xs);
 SAME_SIZE(codes);
-SAME_SIZE(codes_min);
+SAME_SIZE(codes_3);
 SAME_SIZE(fp4);
 #undef SAME_SIZE
 

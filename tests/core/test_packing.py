@@ -30,8 +30,10 @@ from halfbyte.text.opening import open_bytes, open_model
 from halfbyte.text.planning import Settings, capture_model, plan
 from halfbyte.text.tokenizers import from_metadata
 from halfbyte.weights import BY_DTYPE, FORMATS, Packed, Tensor
+from halfbyte.weights.grids import Grid
 
 IDS = [1, *range(300, 340)]
+GRIDS = [f for f in FORMATS.values() if issubclass(f, Grid)]
 LAYOUTS = {f.name: f for f in BY_DTYPE.values() if issubclass(f, Packed)}
 
 
@@ -66,7 +68,7 @@ def test_layout_is_the_one_described(name: str) -> None:
     size, count = 16 * layout.block_bytes, 512 // layout.block
     for row, block in ((0, 0), (5, 1), (15, 1), (16, 0), (31, 1)):
         place, r = (row // 16 * count + block) * size, row % 16
-        for field in sorted({*blocks.dtype.names} - {"qs", "qh", "ql"}):
+        for field in sorted({*blocks.dtype.names} - {"qs", "qh", "ql", "hmask"}):
             for scale in blocks[field][row, block].reshape(-1):
                 scale_bytes = packed[place + scale.nbytes * r :][: scale.nbytes]
                 assert scale_bytes.tobytes() == scale.tobytes()
@@ -74,8 +76,16 @@ def test_layout_is_the_one_described(name: str) -> None:
         for column in range(layout.block):
             b, c = divmod(column, 32)
             fours = packed[place + 64 * layout.bits * b + 4 * r + c % 4 :: 64]
-            low = fours[c % 16 // 4] >> (c // 16 * 4) & 15
-            q = fours[c // 4] if layout.bits == 8 else low
+            four, shift = c % 16 // 4, c // 16 * 4
+            if layout.bits == 8:
+                q = fours[c // 4]
+            elif layout.bits == 3:
+                bits = [fours[i] >> (shift + 3) & 1 for i in range(3)]
+                q = bits[0] + 2 * bits[1] + 4 * bits[2] if four == 3 else fours[four] >> shift & 7
+            elif layout.bits == 2:
+                q = fours[four % 2] >> (shift + four // 2 * 2) & 3
+            else:
+                q = fours[four] >> shift & 15
             if layout.bits == 5:
                 q |= (fours[4] >> (c // 4) & 1) << 4
             if layout.bits == 6:
@@ -107,6 +117,17 @@ def test_kernel_packs_as_defined(name: str, m: int, native_backends: list[str]) 
         np.testing.assert_array_equal(source, rows)
         kernels.call(pack, y=source, scratch=scratch, w=source, k=512, m=m)
         np.testing.assert_array_equal(source.reshape(-1), expected, err_msg=isa)
+
+
+@pytest.mark.parametrize("kind", GRIDS)
+def test_kernel_converts_as_defined(kind: type[Grid], native_backends: list[str]) -> None:
+    assert native_backends
+    rows = np.random.default_rng(1).integers(0, 256, (5, kind.row_bytes(512)), np.uint8)
+    expected, source = kind.converted(rows), Tensor("w", kind, (5, 512), rows.reshape(-1))
+    for isa in library().instruction_sets:
+        kernels = Kernels(isa)
+        found = packing._converted(source, kind, expected.size, kernels)
+        np.testing.assert_array_equal(found, expected.reshape(-1), err_msg=isa)
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
@@ -280,17 +301,17 @@ def test_converted_weights_are_beside_the_file(repository: Path, tmp_path: Path)
     file = open_model(tmp_path / "few.gguf")
     planned = plan(file, Settings())
     weights = sum(math.prod(t.shape) for t in tensors if t.name in few)
-    assert planned.memory["weights (converted)"] == weights * 148 // 256
+    assert planned.memory["weights (converted)"] == weights * 116 // 256
     others = sum(t.nbytes for t in tensors if t.name not in few and len(t.shape) > 1)
     assert planned.memory["weights (packed)"] == others
     stored = weights * 74 // 256
     assert footprint.bytes_in_file(planned.program) == stored + sum(
         t.nbytes for t in tensors if t.name not in few
     )
-    assert footprint.in_tab(planned.memory, 1)["weights (converted)"] == weights * 148 // 256
+    assert footprint.in_tab(planned.memory, 1)["weights (converted)"] == weights * 116 // 256
     with halfbyte.load(tmp_path / "few.gguf") as loaded:
-        held = [b for b in loaded.program.buffers if b.dtype == "codes_r16"]
-        assert sum(b.nbytes for b in held) == weights * 148 // 256
+        held = [b for b in loaded.program.buffers if b.dtype == "codes_3_r16"]
+        assert sum(b.nbytes for b in held) == weights * 116 // 256
 
 
 def test_formats_of_files_have_layouts() -> None:

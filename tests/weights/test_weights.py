@@ -17,6 +17,8 @@ from halfbyte.weights import (
     IQ4_NL,
     IQ4_XS,
     MXFP4,
+    Q2_K,
+    Q3_K,
     Q4_0,
     Q4_K,
     Q5_K,
@@ -28,7 +30,7 @@ from halfbyte.weights import (
 F32Array = npt.NDArray[np.float32]
 K = 256
 BLOCKS = [f for f in FORMATS.values() if issubclass(f, BlockFormat)]
-DECODED_ONLY = (Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS)  # by gguf.quants
+DECODED_ONLY = (Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS)  # by gguf.quants
 ENCODED = [name for name, f in FORMATS.items() if f not in DECODED_ONLY and not f.in_memory]
 
 
@@ -79,11 +81,11 @@ def test_stored_integers_are_those_read(format_: type[BlockFormat]) -> None:
     blocks, copy = rows.view(format_.layout), np.zeros_like(rows).view(format_.layout)
     format_.store_quantized(copy, format_.get_quantized(blocks))
     for name in blocks.dtype.names or ():
-        if name not in ("qs", "qh", "ql"):
+        if name not in ("qs", "qh", "ql", "hmask"):
             assert not copy[name].any()
             copy[name] = blocks[name]
     np.testing.assert_array_equal(copy.view(np.uint8), rows)
-    if format_ in (Q4_K, Q5_K, IQ4_XS):
+    if format_ in (Q2_K, Q3_K, Q4_K, Q5_K, IQ4_XS):
         for name in {"scales", "scales_h", "scales_l"} & {*blocks.dtype.names}:
             copy[name] = 0
         scales = format_.get_scales(blocks)  # type: ignore[attr-defined]

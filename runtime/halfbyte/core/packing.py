@@ -14,16 +14,17 @@ import numpy as np
 
 from halfbyte.core import ops
 from halfbyte.core.backends.libraries import library_for
-from halfbyte.core.backends.memory import ALIGNMENT, Memory, aligned
+from halfbyte.core.backends.memory import ALIGNMENT, aligned
 from halfbyte.core.backends.native import Kernels
 from halfbyte.core.buffer import Buffer, Kind
 from halfbyte.core.program import Program
 from halfbyte.errors import ProgramError
-from halfbyte.formats.derived import DerivedTensor
+from halfbyte.formats.derived import ConvertedTensor, DerivedTensor
 from halfbyte.formats.mapped import is_apart, is_mapped
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.room import machine_bytes
 from halfbyte.weights import U8, Layout, Tensor
+from halfbyte.weights.grids import Grid
 
 _PRODUCTS = (ops.matmul_int8, ops.matmul_experts_int8)
 _SHARE = 0.5  # of the machine's memory, for a model with packed weights
@@ -77,9 +78,9 @@ def pack(program: Program, buffers: Iterable[Buffer], file: ModelFile, threads: 
     """
     tensors = {buffer: _tensor(buffer) for buffer in buffers}
     library = library_for(threads, program)
-    own = {buffer: _taken(tensor, library.memory) for buffer, tensor in tensors.items()}
-    arena = aligned(sum(_padded(tensors[b].nbytes) for b, data in own.items() if data is None))
     single, shared = Kernels(library=library), Kernels(threads=threads, library=library)
+    own = {buffer: _taken(tensor, shared) for buffer, tensor in tensors.items()}
+    arena = aligned(sum(_padded(tensors[b].nbytes) for b, data in own.items() if data is None))
     scratch = library.memory.aligned(max(map(_group_bytes, tensors.values()), default=0))
     place = 0
     packed = {}
@@ -102,13 +103,36 @@ def pack(program: Program, buffers: Iterable[Buffer], file: ModelFile, threads: 
     return program.replaced(packed)
 
 
-def _taken(tensor: Tensor, memory: Memory) -> U8 | None:
+def _taken(tensor: Tensor, kernels: Kernels) -> U8 | None:
     """A tensor's bytes where kernels may overwrite them; None if they have to be copied."""
+    memory = kernels.memory
+    by_kernel = kernels.has("convert_grids")  # WebAssembly leaves it out
+    if by_kernel and isinstance(tensor, ConvertedTensor) and issubclass(tensor.source.format, Grid):
+        return _converted(tensor.source, tensor.source.format, tensor.nbytes, kernels)
     if memory.apart and not is_apart(tensor.data):
         data = memory.aligned(tensor.nbytes)
         data[...] = tensor.data
         return data
     return tensor.release() if tensor.owned else None
+
+
+def _converted(source: Tensor, format_: type[Grid], nbytes: int, kernels: Kernels) -> U8:
+    """What `format_.converted` makes of a tensor, by the kernel that does the same."""
+    reach, tables = kernels.memory.reach, format_.conversion()
+    data = kernels.memory.aligned(nbytes)
+    blocks = source.columns // format_.block
+    step = max(_SLICE // (blocks * format_.block_bytes), 1)
+    size = nbytes // source.row_count
+    grid, fields = reach(tables.grid), reach(tables.fields)
+    for first in range(0, source.row_count, step):
+        rows = np.asarray(source.take(first, step))
+        kernels.call(
+            "convert_grids",
+            y=data[first * size : (first + len(rows)) * size], w=reach(rows.reshape(-1)),
+            grid=grid, fields=fields, n=len(rows) * blocks, bytes=format_.block_bytes,
+            digits=tables.digits, kind=tables.kind, bits=tables.bits,
+        )  # fmt: skip
+    return data
 
 
 def keep_vectors(program: Program, file: ModelFile) -> Program:

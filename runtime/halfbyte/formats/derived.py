@@ -203,14 +203,14 @@ def scaled(tensor: Tensor, name: str, factors: npt.NDArray[np.float32]) -> Tenso
 class ConvertedTensor(DerivedTensor):
     """A tensor in the layout that its format has in memory, which takes more than in the file."""
 
-    stored: int  # bytes in the file
+    source: Tensor  # in the file
 
     def __init__(self, tensor: Tensor, layout: type[WeightFormat]) -> None:
         def make(first: int, count: int) -> U8:
             return tensor.format.converted(tensor.take(first, count))
 
         super().__init__(tensor.name, layout, tensor.shape, make, tensor.whole)
-        object.__setattr__(self, "stored", tensor.nbytes)
+        object.__setattr__(self, "source", tensor)
 
 
 def converted(tensor: Tensor) -> Tensor:

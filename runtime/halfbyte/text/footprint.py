@@ -89,7 +89,9 @@ def converted(program: Program) -> list[Buffer]:
 def bytes_in_file(program: Program) -> int:
     """Bytes of the program's weights in the model's file."""
     return program.bytes_by_kind()[Kind.WEIGHT] + sum(
-        b.value.stored - b.nbytes for b in program.buffers if isinstance(b.value, ConvertedTensor)
+        b.value.source.nbytes - b.nbytes
+        for b in program.buffers
+        if isinstance(b.value, ConvertedTensor)
     )
 
 

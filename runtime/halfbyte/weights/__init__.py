@@ -29,7 +29,7 @@ from halfbyte.errors import HalfbyteError
 from halfbyte.weights.base import U8, BlockFormat, F32Array, Layout, QuantizedBlocks, WeightFormat
 from halfbyte.weights.blocks import Q4_0, Q4_1, Q5_0, Q5_1, Q8_0
 from halfbyte.weights.iq4 import IQ4_NL, IQ4_XS, MXFP4
-from halfbyte.weights.kquants import Q4_K, Q5_K, Q6_K
+from halfbyte.weights.kquants import Q2_K, Q3_K, Q4_K, Q5_K, Q6_K
 from halfbyte.weights.packed import Packed
 from halfbyte.weights.plain import BF16, F16, F32
 from halfbyte.weights.registry import BY_DTYPE, BY_GGML_TYPE, FORMATS
@@ -37,8 +37,9 @@ from halfbyte.weights.scaled import ScaledFormat
 
 __all__ = [
     "BF16", "BY_DTYPE", "BY_GGML_TYPE", "F16", "F32", "FORMATS", "IQ4_NL", "IQ4_XS",
-    "MXFP4", "Q4_0", "Q4_1", "Q4_K", "Q5_0", "Q5_1", "Q5_K", "Q6_K", "Q8_0", "U8", "BlockFormat",
-    "F32Array", "Layout", "Packed", "QuantizedBlocks", "ScaledFormat", "Tensor", "WeightFormat",
+    "MXFP4", "Q2_K", "Q3_K", "Q4_0", "Q4_1", "Q4_K", "Q5_0", "Q5_1", "Q5_K", "Q6_K", "Q8_0", "U8",
+    "BlockFormat", "F32Array", "Layout", "Packed", "QuantizedBlocks", "ScaledFormat", "Tensor",
+    "WeightFormat",
 ]  # fmt: skip
 
 

@@ -1,8 +1,8 @@
 """Layouts of memory for types of one to four bits: codes that stand for one of sixteen integers.
 
-Kernels do not read these types as files have them: with grids, signs apart, or bits in threes.
-What a file's block holds becomes 4-bit codes and the scales of sixteen numbers, once, when the
-model is loaded (`WeightFormat.in_memory`, `WeightFormat.converted`); no number changes.
+Kernels do not read these types as files have them: with grids, and signs apart. What a file's block
+holds becomes codes of three or four bits and the scales of sixteen numbers, once, when the model is
+loaded (`WeightFormat.in_memory`, `WeightFormat.converted`); no number changes.
 """
 
 from __future__ import annotations
@@ -12,8 +12,17 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.weights.base import U8, BlockFormat, Blocks, F32Array, QuantizedBlocks, WeightFormat
+from halfbyte.weights.base import (
+    U8,
+    BlockFormat,
+    Blocks,
+    F32Array,
+    Plane,
+    QuantizedBlocks,
+    WeightFormat,
+)
 from halfbyte.weights.blocks import Nibbles
+from halfbyte.weights.packed import Packed
 from halfbyte.weights.registry import register_layout
 from halfbyte.weights.scaled import I8
 
@@ -28,31 +37,32 @@ class Kind(NamedTuple):
     values: I8  # [16]
 
 
-def _signed(unit: float, *magnitudes: int) -> Kind:
-    """Magnitudes by the low three bits of a code; the fourth is the sign."""
-    half = np.zeros(8, np.int8)
-    half[: len(magnitudes)] = magnitudes
-    return Kind(unit, np.concatenate([half, -half]))
+def _kind(unit: float, first: tuple[int, ...], second: tuple[int, ...] = ()) -> Kind:
+    """Values of codes whose highest bit, the third or the fourth, is not set, and of those others.
+
+    Without the second, that bit is the sign.
+    """
+    values = np.zeros(16, np.int8)
+    size = 8 if len(first) == 8 else 4
+    values[: len(first)] = first
+    values[size : size + len(first)] = second or np.negative(first)
+    return Kind(unit, values)
 
 
-# The same as `kinds` in linear/blocks_codes.inc
-PLAIN, TWO, THREE_XXS, THREE_S, ONE = range(5)
+# The same as `kinds` in linear/blocks_codes.inc; the first two have codes of three bits.
+TWO, ONE, THREE_XXS, THREE_S = range(4)
 KINDS = (
-    Kind(1.0, np.arange(-8, 8, dtype=np.int8)),
-    _signed(1 / 8, 8, 25, 43),
-    _signed(1 / 4, 4, 12, 20, 28, 36, 44, 52, 62),
-    _signed(1.0, 1, 3, 5, 7, 9, 11, 13, 15),
-    Kind(1 / 8, np.array([-7, 1, 9, 0, 0, 0, 0, 0, -9, -1, 7, 0, 0, 0, 0, 0], np.int8)),
+    _kind(1 / 8, (8, 25, 43)),
+    _kind(1 / 8, (-7, 1, 9), (-9, -1, 7)),
+    _kind(1 / 4, (4, 12, 20, 28, 36, 44, 52, 62)),
+    _kind(1.0, (1, 3, 5, 7, 9, 11, 13, 15)),
 )
 
 
-def looked_up(
-    values: I8, codes: U8, scales: F32Array, minima: F32Array | None = None
-) -> QuantizedBlocks:
-    """Blocks of sixteen from codes [rows, blocks, columns], their scales and minima."""
+def looked_up(values: I8, codes: U8, scales: F32Array) -> QuantizedBlocks:
+    """Blocks of sixteen from codes [rows, blocks, columns] and their scales."""
     rows = len(codes)
-    m = None if minima is None else minima.reshape(rows, -1)
-    return QuantizedBlocks(values[codes].reshape(rows, -1, 16), scales.reshape(rows, -1), m)
+    return QuantizedBlocks(values[codes].reshape(rows, -1, 16), scales.reshape(rows, -1))
 
 
 class ConvertedFormat(WeightFormat):
@@ -79,18 +89,36 @@ class WideNibbles(Nibbles):
         return both.reshape(*blocks.shape, cls.block)
 
 
-@register_layout
-class Codes(WideNibbles):
+TWO_BITS = Plane("qs", 0, 2, 32)
+
+
+def two_bits(qs: U8) -> U8:
+    """Two bits: q[128 h + 32 p + j] is bits 2 p and 2 p + 1 of qs[32 h + j]; [..., 256]."""
+    shifts = np.arange(0, 8, 2, dtype=np.uint8)[:, None]
+    fields = qs.reshape(*qs.shape[:-1], 2, 1, 32) >> shifts & np.uint8(3)
+    return fields.reshape(*qs.shape[:-1], 256)
+
+
+class ThreeBits(BlockFormat):
+    """256 integers of three bits: bit b of hmask[j] is the third bit of q[32 b + j]."""
+
+    packing = Packed
+    block = 256
+    bits = 3
+    planes = (TWO_BITS, Plane("hmask", 2, 1, 32))
+
+    @classmethod
+    def get_quantized(cls, blocks: Blocks) -> U8:
+        third = np.unpackbits(blocks["hmask"][..., None, :], axis=-2, bitorder="little")
+        return two_bits(blocks["qs"]) | third.reshape(*blocks.shape, 256) << np.uint8(2)
+
+
+class Coded(BlockFormat):
     """256 weights (d unit s) values[q]: an F16 d, int8 s for every 16, and unit and values by kind.
 
     `kind` is the same in a whole matrix.
     """
 
-    name = "CODES"
-    layout = np.dtype(
-        [("d", "<f2"), ("kind", "<u2"), ("scales", "i1", (16,)), ("qs", "u1", (128,))]
-    )
-    block_bytes = layout.itemsize
     like = "Q6_K"
 
     @classmethod
@@ -112,37 +140,26 @@ class Codes(WideNibbles):
 
 
 @register_layout
-class CodesMin(WideNibbles):
-    """256 weights (d s) q - (dmin m), with s and m for every 16 in the halves of a byte."""
+class Codes(WideNibbles, Coded):
+    """Codes of four bits."""
 
-    name = "CODES_MIN"
+    name = "CODES"
     layout = np.dtype(
-        [("d", "<f2"), ("dmin", "<f2"), ("scales", "u1", (16,)), ("qs", "u1", (128,))]
+        [("d", "<f2"), ("kind", "<u2"), ("scales", "i1", (16,)), ("qs", "u1", (128,))]
     )
     block_bytes = layout.itemsize
-    like = "Q6_K"
 
-    @classmethod
-    def _parts(cls, rows: U8) -> tuple[U8, F32Array, F32Array]:
-        blocks = rows.view(cls.layout)
-        d, e = (blocks[name].astype(np.float32)[..., None] for name in ("d", "dmin"))
-        s, m = blocks["scales"] & np.uint8(15), blocks["scales"] >> np.uint8(4)
-        with np.errstate(invalid="ignore"):
-            return cls.get_quantized(blocks), d * s.astype(np.float32), e * m.astype(np.float32)
 
-    @classmethod
-    def quantized(cls, rows: U8) -> QuantizedBlocks:
-        q, d, m = cls._parts(rows)
-        return looked_up(np.arange(16, dtype=np.int8), q, d, -m)
+@register_layout
+class Codes3(ThreeBits, Coded):
+    """Codes of three bits."""
 
-    @classmethod
-    def decode(cls, rows: U8) -> F32Array:
-        q, d, m = cls._parts(rows)
-        values = q.reshape(*d.shape, 16).astype(np.float32)
-        with np.errstate(invalid="ignore"):
-            values *= d[..., None]
-            values -= m[..., None]
-        return values.reshape(len(rows), -1)
+    name = "CODES_3"
+    layout = np.dtype(
+        [("d", "<f2"), ("kind", "<u2"), ("scales", "i1", (16,)), ("hmask", "u1", (32,)),
+         ("qs", "u1", (64,))]
+    )  # fmt: skip
+    block_bytes = layout.itemsize
 
 
 @register_layout

@@ -18,7 +18,8 @@ from halfbyte.weights.base import (
     Preset,
     QuantizedBlocks,
 )
-from halfbyte.weights.blocks import Q5_0, Q5_1, Q8_0
+from halfbyte.weights.blocks import Q4_0, Q5_0, Q5_1, Q8_0
+from halfbyte.weights.codes import TWO_BITS, ThreeBits, two_bits
 from halfbyte.weights.packed import Packed
 from halfbyte.weights.plain import F16
 from halfbyte.weights.registry import register
@@ -40,7 +41,7 @@ class KQuant(PairedScales, BlockFormat):
     block = 256
     planes: ClassVar[tuple[Plane, ...]] = (Plane("qs", 0, 4, 32),)
     largest = 63
-    factors = (1.0, 0.9, 0.933, 0.967, 1.033, 1.067, 1.1)
+    factors: ClassVar[tuple[float, ...]] = (1.0, 0.9, 0.933, 0.967, 1.033, 1.067, 1.1)
 
     @classmethod
     def get_scales(cls, blocks: Blocks) -> tuple[U8, U8]:
@@ -68,13 +69,13 @@ class KQuant(PairedScales, BlockFormat):
 
     @classmethod
     def _parts(cls, rows: U8) -> tuple[U8, F32Array, F32Array]:
-        """q [rows, blocks of 32, 32], d s and e m [rows, blocks of 32]."""
+        """q [rows, parts, numbers of a part], d s and e m [rows, parts]."""
         blocks = rows.view(cls.layout)
         s, m = cls.get_scales(blocks)
         d, e = (blocks[name].astype(np.float32)[..., None] for name in ("d", "dmin"))
         with np.errstate(invalid="ignore"):  # 0 times an infinite scale
             scales, minima = d * s.astype(np.float32), e * m.astype(np.float32)
-        q = cls.get_quantized(blocks).reshape(len(rows), -1, 32)
+        q = cls.get_quantized(blocks).reshape(len(rows), -1, cls.part)
         return q, scales.reshape(q.shape[:2]), minima.reshape(q.shape[:2])
 
     @classmethod
@@ -90,6 +91,89 @@ class KQuant(PairedScales, BlockFormat):
             values *= d[..., None]
             values -= m[..., None]
         return values.reshape(len(rows), -1)
+
+
+@register
+class Q2_K(KQuant):
+    """256 weights (d s) q - (e m): s and m, halves of a byte, for every 16; q in 0 ... 3."""
+
+    name = "Q2_K"
+    ggml_type = 10
+    bits = 2
+    layout = np.dtype([("scales", "u1", (16,)), ("qs", "u1", (64,)), ("d", "<f2"), ("dmin", "<f2")])
+    block_bytes = layout.itemsize
+    planes = (TWO_BITS,)
+    part = 16
+    levels = Levels(0, 3)
+    largest = 15
+    factors = (1.0, 0.75, 0.85, 1.1)
+    limit = 15 * F16.limit
+    like = "Q4_K"
+    presets = (Preset("Q2_K", 10, head="Q6_K"),)
+    wider = Q4_0
+
+    @classmethod
+    def get_scales(cls, blocks: Blocks) -> tuple[U8, U8]:
+        return blocks["scales"] & np.uint8(15), blocks["scales"] >> np.uint8(4)
+
+    @classmethod
+    def store_scales(cls, blocks: Blocks, s: U8, m: U8) -> None:
+        blocks["scales"] = s | m << np.uint8(4)
+
+    @classmethod
+    def get_quantized(cls, blocks: Blocks) -> U8:
+        return two_bits(blocks["qs"])
+
+
+@register
+class Q3_K(SignedScales, ThreeBits):
+    """256 weights d (s - 32) (q - 4), s of six bits for every 16, q of three bits.
+
+    s[i] and s[i + 8], i < 8, have their low four bits in the halves of scales[i]; the high two of
+    s[4 p + i] are bits 2 p and 2 p + 1 of scales[8 + i].
+    """
+
+    name = "Q3_K"
+    ggml_type = 11
+    layout = np.dtype(
+        [("hmask", "u1", (32,)), ("qs", "u1", (64,)), ("scales", "u1", (12,)), ("d", "<f2")]
+    )
+    block_bytes = layout.itemsize
+    part = 16
+    levels = Levels(-4, 3)
+    smallest = -32
+    factors = (1.0, 0.85, 1.15, -0.75)
+    limit = 4 * 32 * F16.limit
+    like = "Q6_K"
+    presets = (Preset("Q3_K", 11, head="Q6_K"),)
+    wider = Q4_0
+
+    @classmethod
+    def get_scales(cls, blocks: Blocks) -> I8:
+        """s - 32: [..., 16]."""
+        low, high = blocks["scales"][..., :8], blocks["scales"][..., 8:]
+        low = np.concatenate([low & np.uint8(15), low >> np.uint8(4)], axis=-1)
+        high = high[..., None, :] >> np.arange(0, 8, 2, dtype=np.uint8)[:, None] & np.uint8(3)
+        s: I8 = (low | high.reshape(low.shape) << np.uint8(4)).view(np.int8) - np.int8(32)
+        return s
+
+    @classmethod
+    def store_scales(cls, blocks: Blocks, scales: I8) -> None:
+        """The inverse of `get_scales`."""
+        s = (scales + np.int8(32)).view(np.uint8)
+        low = s & np.uint8(15)
+        high = (s >> np.uint8(4)).reshape(*blocks.shape, 4, 4)
+        shifts = np.arange(0, 8, 2, dtype=np.uint8)[:, None]
+        blocks["scales"][..., :8] = low[..., :8] | low[..., 8:] << np.uint8(4)
+        blocks["scales"][..., 8:] = np.bitwise_or.reduce(high << shifts, axis=-2)
+
+    @classmethod
+    def quantized(cls, rows: U8) -> QuantizedBlocks:
+        blocks = rows.view(cls.layout)
+        q = cls.get_quantized(blocks).reshape(len(rows), -1, 16).view(np.int8) - np.int8(4)
+        with np.errstate(invalid="ignore"):
+            d = blocks["d"].astype(np.float32)[..., None] * cls.get_scales(blocks)
+        return QuantizedBlocks(q, d.astype(np.float32).reshape(q.shape[:2]))
 
 
 @register

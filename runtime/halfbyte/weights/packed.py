@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from halfbyte.weights.base import U8, BlockFormat, Layout
 
-_QUANTIZED = ("qs", "qh", "ql")  # fields of files that hold integers; the others hold scales
+# Fields of files that hold integers; the others hold scales
+_QUANTIZED = ("qs", "qh", "ql", "hmask")
 
 
 class Packed(BlockFormat, Layout):
@@ -22,6 +23,8 @@ class Packed(BlockFormat, Layout):
     eight bits, a byte's low four bits belong to one of the first sixteen columns, its high four to
     the column sixteen further on. The fifth bits follow, bit i of byte c for column 4 i + c; or
     fifth and sixth bits, as bits 2 i and 2 i + 1 of byte c, in two pieces of sixteen columns each.
+    Below four bits, there are as many pieces of bytes as bits; the others are in their free bits:
+    see `_fewer`.
 
     Rows after the last sixteen are stored as in the file. ``rows`` is the inverse.
     """
@@ -35,7 +38,8 @@ class Packed(BlockFormat, Layout):
             width = cls.layout[name].base.itemsize
             count = cls.layout[name].shape
             fields.append((name, f"<u{width}", (*count, cls.GROUP)))
-        parts: list[Any] = [("qs", "u1", (8 if cls.bits == 8 else 4, cls.GROUP, 4))]
+        pieces = 8 if cls.bits == 8 else min(cls.bits, 4)
+        parts: list[Any] = [("qs", "u1", (pieces, cls.GROUP, 4))]
         if cls._planes():
             parts.append(("qh", "u1", (cls._planes(), cls.GROUP, 4)))
         return np.dtype([*fields, ("quantized", parts, (cls.block // 32,))])
@@ -43,7 +47,7 @@ class Packed(BlockFormat, Layout):
     @classmethod
     def _planes(cls) -> int:
         """Bits of an integer beyond the low four; they are stored in as many pieces."""
-        return 0 if cls.bits == 8 else cls.bits - 4
+        return 0 if cls.bits == 8 else max(cls.bits - 4, 0)
 
     @classmethod
     def pack(cls, rows: U8) -> U8:
@@ -56,11 +60,11 @@ class Packed(BlockFormat, Layout):
             part[...] = np.moveaxis(blocks[name].view(part.dtype), 2, -1)
         q = cls.get_quantized(blocks).reshape(*blocks.shape, cls.block // 32, 8, 4)
         q = np.moveaxis(q, 2, 4)  # [groups, blocks, 32s, fours, rows, 4]
-        packed["quantized"]["qs"] = (
-            q
-            if cls.bits == 8
-            else (q[..., :4, :, :] & np.uint8(15)) | (q[..., 4:, :, :] << np.uint8(4))
-        )
+        qs = q
+        if cls.bits != 8:
+            both = (q[..., :4, :, :] & np.uint8(15)) | (q[..., 4:, :, :] << np.uint8(4))
+            qs = _fewer(both, cls.bits)
+        packed["quantized"]["qs"] = qs
         if planes := cls._planes():
             split = q.reshape(*q.shape[:3], planes, 8 // planes, cls.GROUP, 4)
             high = (split >> np.uint8(4)) << _shifts(planes)
@@ -79,6 +83,7 @@ class Packed(BlockFormat, Layout):
             blocks[name].view(part.dtype)[...] = np.moveaxis(part, -1, 2)
         q = packed["quantized"]["qs"]
         if cls.bits != 8:
+            q = _pairs(q, cls.bits)
             q = np.concatenate([q & np.uint8(15), q >> np.uint8(4)], axis=3)
         if planes := cls._planes():
             high = packed["quantized"]["qh"][:, :, :, :, None] >> _shifts(planes)
@@ -90,6 +95,32 @@ class Packed(BlockFormat, Layout):
         )
         rows[whole:] = data[size:].reshape(-1, rows.shape[1])
         return rows
+
+
+def _fewer(pairs: U8, bits: int) -> U8:
+    """Four pieces [..., 4, rows, 4] of two integers in a byte as `bits` pieces.
+
+    Of three bits, bit i of the fourth piece's integers is the fourth bit of those of piece i; of
+    two bits, integers of the last two pieces are above those of the first two.
+    """
+    if bits >= 4:
+        return pairs
+    if bits == 2:
+        return pairs[..., :2, :, :] | pairs[..., 2:, :, :] << np.uint8(2)
+    fourth = pairs[..., 3:, :, :] >> _shifts(1)[:3] & np.uint8(0x11)
+    return pairs[..., :3, :, :] | fourth << np.uint8(3)
+
+
+def _pairs(pieces: U8, bits: int) -> U8:
+    """The inverse of `_fewer`."""
+    if bits >= 4:
+        return pieces
+    if bits == 2:
+        mask = np.uint8(0x33)
+        return np.concatenate([pieces & mask, pieces >> np.uint8(2) & mask], axis=-3)
+    fourth = (pieces >> np.uint8(3) & np.uint8(0x11)) << _shifts(1)[:3]
+    whole = np.bitwise_or.reduce(fourth, axis=-3, keepdims=True)
+    return np.concatenate([pieces & np.uint8(0x77), whole], axis=-3)
 
 
 def _scales(packed: npt.NDArray[np.void]) -> list[tuple[str, npt.NDArray[Any]]]:

@@ -11,6 +11,7 @@
  *       PACKED_TILES_FILE         linear/tiles_body.inc, or wide_body.inc if a register holds
  *                                 sixteen rows
  *       UNPACKED_PRODUCTS_FILE    linear/unpacked.inc, or not_unpacked.inc
+ *       CODES_ROWS_FILE           linear/codes_rows.inc, or no_codes_rows.inc
  *       QUANTIZED_TILES_FILE      conv/quantized_tiles.inc, or quantized_wide.inc if 16-bit
  *                                 integers are multiplied
  *       DEPTHWISE_QUANTIZED_FILE  conv/depthwise_pairs.inc for the same case, or

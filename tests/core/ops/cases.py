@@ -16,7 +16,7 @@ from tests.core.ops.case import EPS, TINY, Case, activations
 
 from halfbyte.core import ops
 from halfbyte.weights import BY_DTYPE, Q4_0, Q8_0, BlockFormat, Packed, Tensor
-from halfbyte.weights.codes import KINDS, Codes, CodesMin, Fp4
+from halfbyte.weights.codes import KINDS, Coded, Fp4
 from halfbyte.weights.packed import packed_rows
 
 WIDE = tuple(f.name for f in BY_DTYPE.values() if not issubclass(f, Packed) and not f.in_memory)
@@ -27,7 +27,7 @@ PACKED = tuple(f.name for f in BY_DTYPE.values() if issubclass(f, Packed))
 def weight(name: str, m: int, k: int) -> Tensor:
     """A random matrix in a format, with a row of zeros and extreme integers and scales."""
     kind = BY_DTYPE[name.lower()]
-    if issubclass(kind, Codes | CodesMin | Fp4):
+    if issubclass(kind, Coded | Fp4):
         rows = memory_only(kind, m, k)
     else:
         rows = kind.encode(activations(m, k, spread=k**-0.5))
@@ -38,7 +38,7 @@ def weight(name: str, m: int, k: int) -> Tensor:
 
 
 def memory_only(kind: type[BlockFormat], m: int, k: int) -> npt.NDArray[np.uint8]:
-    """Random rows in a layout that no encoder writes; the kind of `Codes` depends on the size."""
+    """Random rows in a layout that no encoder writes; the kind of codes depends on the size."""
     random = np.random.default_rng(m)
     rows = random.integers(0, 256, (m, kind.row_bytes(k)), np.uint8)
     blocks = rows.view(kind.layout)
@@ -46,7 +46,7 @@ def memory_only(kind: type[BlockFormat], m: int, k: int) -> npt.NDArray[np.uint8
         blocks[name] = random.standard_normal(blocks[name].shape) * 0.01
     if m > 1:
         blocks[0]["d"] = 0
-    if issubclass(kind, Codes):
+    if issubclass(kind, Coded):
         blocks["kind"] = (m + k // 256) % len(KINDS)
     return rows
 
@@ -122,6 +122,26 @@ def _extremes() -> Iterator[Case]:
     for operator, block in ((ops.matmul_int8, 32), (ops.matmul_rotated, 128)):
         xd = np.ones((5, 128 // block), np.float32)
         yield Case(operator.name, operator, {"xq": xq, "xd": xd, "xs": xs, "w": w})
+
+
+def _codes() -> Iterator[Case]:
+    """Each row has one code everywhere, and all activations have the same magnitude and sign."""
+    names = ("q2_k", "q3_k", "codes", "codes_3", "iq4_nl", "iq4_xs", "mxfp4", "fp4")
+    for kind in (packed_rows(BY_DTYPE[name]) for name in names):
+        blocks = np.zeros((16, 256 // kind.block), kind.layout)
+        for field in blocks.dtype.names or ():
+            blocks[field] = 100
+        each = np.arange(16, dtype=np.uint8)[:, None, None] % np.uint8(2**kind.bits)
+        kind.store_quantized(blocks, each.repeat(blocks.shape[1], 1).repeat(kind.block, 2))
+        for number in range(len(KINDS) if issubclass(kind, Coded) else 1):
+            if issubclass(kind, Coded):
+                blocks["kind"] = number
+            w = Tensor("w", kind, (16, 256), kind.pack(blocks.view(np.uint8)))
+            for sign in (1, -1):
+                xq = np.full((1, 256), 127 * sign, np.int8)
+                xs = xq.reshape(1, 16, 16).sum(axis=2, dtype=np.int16)
+                operands = {"xq": xq, "xd": np.ones((1, 8), np.float32), "xs": xs, "w": w}
+                yield Case(f"{kind.name}-{number}-{sign}", ops.matmul_int8, operands)
 
 
 def _tables() -> Iterator[Case]:
@@ -406,7 +426,7 @@ def all_cases() -> list[Case]:
     from tests.core.ops import cases_encoder, cases_experts, cases_rotated  # which take from here
 
     families = (
-        _matmul, _matmul_int8, _extremes, _tables, _quantize, _norms, _rotary, _attention,
+        _matmul, _matmul_int8, _extremes, _codes, _tables, _quantize, _norms, _rotary, _attention,
         _attention_q8_0, _elementwise, _fused, *cases_graphs.FAMILIES,
         *cases_conv.FAMILIES, *cases_recurrent.FAMILIES, *cases_low_rank.FAMILIES,
         *cases_encoder.FAMILIES, *cases_experts.FAMILIES, *cases_rotated.FAMILIES,

@@ -296,7 +296,8 @@ def test_lists_agree(native_backends: list[str]) -> None:
         assert names >= set(instruction.operands), kernel.name
         missing = {f.name for f in kernel.fields if f.kind == "in"} - set(instruction.operands)
         assert missing <= {o.name for o in case.operator.inputs if o.optional}, kernel.name
-    tools = {n for n in library().kernels if n.startswith(("encode_", "pack_"))} - reached
+    starts = ("encode_", "pack_", "convert_")
+    tools = {n for n in library().kernels if n.startswith(starts)} - reached
     assert tools
     others = {"square_error", "column_energy", "memory_read", "dot_peak"}
     assert reached | tools | others == set(library().kernels)

@@ -44,6 +44,16 @@ static inline void look_up(i8* to, const uint8_t* codes, const i8* table) {
     _mm256_storeu_si256((__m256i*)(to + i + 256), _mm256_shuffle_epi8(values, high));
   }
 }
+typedef __m256i pb;
+enum { LOW_CODES = 1 };
+static inline pb pb_load(const uint8_t* p) { return load_32(p); }
+static inline pb pb_set(int i) { return _mm256_set1_epi8((char)i); }
+static inline pb pb_shift(pb v, int n) { return n ? _mm256_srli_epi16(v, n) : v; }
+static inline pb pb_table(const i8* table, int offset) {
+  pb values = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i*)table));
+  return _mm256_add_epi8(values, pb_set(offset));
+}
+static inline pb pb_look_up(pb table, pb codes) { return _mm256_shuffle_epi8(table, codes); }
 /* The bits of columns 4 i to 4 i + 3 from the fourth on, for five and six bits, shifted into place
  */
 static inline __m256i moved(__m256i bits, int left) {
@@ -75,6 +85,8 @@ static inline pi dot_four(pi sum, __m256i quantized, const i8* x) {
   return HB_DPBUSD(sum, quantized, four_of(x));
 }
 #include "isa/shared/fours.h"
+#include "isa/shared/rows_alike.h"
+enum { OFFSET_15 = 128, OFFSET_63 = 128, OFFSET_127 = 128 };
 #else
 static inline pi dot_four(pi sum, __m256i quantized, const i8* x) {
   __m256i pairs = _mm256_maddubs_epi16(quantized, four_of(x));
@@ -108,6 +120,21 @@ static inline pi pi_dot_half(const pw* w, int half, const i8* x, pi start) {
                             _mm256_madd_epi16(dot_eight(w, 4 * half + 2, x), one));
   return _mm256_add_epi32(sum, start);
 }
+/* for codes_rows.inc: values below 32, below 128, and signed */
+enum { OFFSET_15 = 16, APART_63 = 1, OFFSET_63 = 64, APART_127 = 1, OFFSET_127 = 0 };
+static inline pi pi_dot_half_31(const pw* w, int half, const i8* x, pi start) {
+  __m256i sum = _mm256_add_epi16(dot_eight(w, 4 * half, x), dot_eight(w, 4 * half + 2, x));
+  return _mm256_add_epi32(_mm256_madd_epi16(sum, _mm256_set1_epi16(1)), start);
+}
+static inline pi pi_dot_half_127(const pw* w, int half, const i8* x, pi start) {
+  pi sum = start;
+  UNROLL for (int i = 4 * half; i < 4 * half + 4; i++) {
+    sum = dot_four(sum, w->q[i], x + 4 * i);
+    __asm__("" : "+x"(sum));
+  }
+  return sum;
+}
+#define pi_dot_half_255 pi_dot_half_q8_0
 /* columns 4 first to 4 last - 1 */
 INLINE pi dot_signed(const pw* w, int first, int last, const i8* x, pi start) {
   pi sum = start, one = _mm256_set1_epi16(1);
@@ -245,6 +272,7 @@ static inline void pf_store_sum(float* p, const float* r, pf v) {
   _mm256_storeu_ps(p, r ? _mm256_add_ps(_mm256_loadu_ps(r), v) : v);
 }
 
+#include "isa/shared/codes.h"
 #include "isa/shared/dots.h"
 #include "isa/shared/dots_of_fours.h"
 

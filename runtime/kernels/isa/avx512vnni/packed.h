@@ -40,6 +40,16 @@ static inline void look_up(i8* to, const uint8_t* codes, const i8* table) {
   _mm512_storeu_si512(to, _mm512_shuffle_epi8(values, _mm512_and_si512(both, mask)));
   _mm512_storeu_si512(to + 256, _mm512_shuffle_epi8(values, high));
 }
+typedef __m512i pb;
+enum { LOW_CODES = 1, OFFSET_15 = 128, OFFSET_63 = 128, OFFSET_127 = 128 };
+static inline pb pb_load(const uint8_t* p) { return _mm512_loadu_si512(p); }
+static inline pb pb_set(int i) { return _mm512_set1_epi8((char)i); }
+static inline pb pb_shift(pb v, int n) { return n ? _mm512_srli_epi16(v, (unsigned)n) : v; }
+static inline pb pb_table(const i8* table, int offset) {
+  pb values = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i*)table));
+  return _mm512_add_epi8(values, pb_set(offset));
+}
+static inline pb pb_look_up(pb table, pb codes) { return _mm512_shuffle_epi8(table, codes); }
 static inline __m512i moved(__m512i bits, int left) {
   return left < 0 ? _mm512_srli_epi16(bits, (unsigned)-left)
                   : _mm512_slli_epi16(bits, (unsigned)left);
@@ -106,6 +116,8 @@ static inline pi wide_dot(pi sum, __m512i quantized, __m512i four) {
 }
 
 #include "isa/shared/fours.h"
+#include "isa/shared/rows_alike.h"
+#include "isa/shared/codes.h"
 #include "isa/shared/whole.h"
 
 #include "isa/shared/dots.h"

@@ -35,6 +35,16 @@ static inline void look_up(i8* to, const uint8_t* codes, const i8* table) {
     vst1q_s8(to + i + 256, vqtbl1q_s8(values, high_4(codes + i)));
   }
 }
+typedef uint8x16_t pb;
+enum { LOW_CODES = 0, OFFSET_15 = 0, OFFSET_63 = 0, OFFSET_127 = 0 };
+static inline pb pb_load(const uint8_t* p) { return vld1q_u8(p); }
+static inline pb pb_set(int i) { return vdupq_n_u8((uint8_t)i); }
+static inline pb pb_shift(pb v, int n) { return v >> (uint8_t)n; }
+static inline pb pb_table(const i8* table, int offset) {
+  (void)offset;
+  return vreinterpretq_u8_s8(vld1q_s8(table));
+}
+static inline pb pb_look_up(pb table, pb codes) { return vqtbl1q_u8(table, codes); }
 /* The bits of columns 4 i to 4 i + 3 from the fourth on, for five and six bits */
 static inline uint8x16_t moved(uint8x16_t bits, int left) {
   return vshlq_u8(bits, vdupq_n_s8((i8)left));
@@ -90,7 +100,13 @@ static inline pi pi_dot_half(const pw* w, int half, const i8* x, pi start) {
   return vdotq_laneq_s32(sum, w->q[4 * half + 3], numbers, 3);
 }
 #define pi_dot_half_q8_0 pi_dot_half
+#include "isa/shared/rows_alike.h"
 #else
+/* for codes_rows.inc */
+enum { APART_63 = 0, APART_127 = 1 };
+#define pi_dot_half_31 pi_dot_half
+#define pi_dot_half_127 pi_dot_half
+#define pi_dot_half_255 pi_dot_half_q8_0
 /* Adds up a row's two pairs of products in either half */
 static inline pi fold_pairs(int16x8_t low, int16x8_t high) {
   return vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(high));
@@ -177,6 +193,7 @@ INLINE void pi_dots_half(pi* dots, const pw* w, int parts, int half, const i8* x
 #include "isa/shared/dots.h"
 #endif
 #define QUANTIZED_OF(w, i) w.q[i]
+#include "isa/shared/codes.h"
 static inline pf pf_zero(void) { return vdupq_n_f32(0); }
 static inline pf pf_scales(const f16* d, int part) { return convert_f16(vld1_u16(d + 4 * part)); }
 static inline pf pf_load(const float* p) { return vld1q_f32(p); }

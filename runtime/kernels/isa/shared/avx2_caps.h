@@ -6,6 +6,7 @@
 /* kinds of products */
 enum { REGISTER_LANES = 8, FETCH_STREAMS = 1 };
 #define PACKED_TILES_FILE "linear/tiles_body.inc"
+#define CODES_ROWS_FILE "linear/codes_rows.inc"
 
 /* integer products on packed rows */
 enum { PARTS = 2, TILE_PARTS = 1, ROW_PARTS = 1, COLUMNS = 4, TOGETHER = 1, PEAK = 8 };

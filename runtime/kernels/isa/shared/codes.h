@@ -1,0 +1,34 @@
+/* Codes of isa/scalar/packed.h's order, looked up in registers, for linear/codes_rows.inc.
+ *
+ *   pb  a register of bytes, with the operators of C
+ *   pb_load(p), pb_set(i), pb_shift(v, n): bytes from p on, all i, v shifted right, where bits of
+ *       the next byte may come in
+ *   pb_table(table, offset), pb_look_up(table, v): a table of sixteen values, and its values for
+ *       codes; if LOW_CODES is 1, bits 4 to 6 of a code do not count */
+#ifndef HALFBYTE_ISA_SHARED_CODES_H
+#define HALFBYTE_ISA_SHARED_CODES_H
+
+/* Values of 32 codes of `bits` bits of each row, plus `offset`; codes of two bits are the values.
+ */
+INLINE pw pw_load_codes(const uint8_t* quantized, int part, const i8* table, int offset, int bits) {
+  pb four[4], values = pb_table(table, offset);
+  pw w;
+  UNROLL for (int k = 0; k < bits; k++) {
+    four[k] = pb_load(quantized + 64 * k + 64 / PARTS * part);
+  }
+  if (bits == 3) {
+    four[3] = (pb_shift(four[0], 3) & pb_set(0x11)) | (pb_shift(four[1], 2) & pb_set(0x22)) |
+              (pb_shift(four[2], 1) & pb_set(0x44));
+    UNROLL for (int k = 0; k < 3; k++) { four[k] &= pb_set(0x77); }
+  }
+  UNROLL for (int k = 0; k < 8; k++) {
+    pb code = bits == 2 ? pb_shift(four[k % 2], k / 2 * 2) : pb_shift(four[k % 4], k / 4 * 4);
+    if (bits != 3 || !LOW_CODES) {
+      code &= pb_set(bits == 2 ? 3 : 15);
+    }
+    w.q[k] = (__typeof__(w.q[k]))(bits == 2 ? code : pb_look_up(values, code));
+  }
+  return w;
+}
+
+#endif
