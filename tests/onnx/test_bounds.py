@@ -18,7 +18,8 @@ from halfbyte.core.backends import memory
 from halfbyte.device.graphs import GraphPlanner
 from halfbyte.errors import HalfbyteError, OutOfMemoryError, UnsupportedError
 from halfbyte.onnx.files import open_onnx
-from halfbyte.onnx.prepare import CONSTANT_BYTES, prepare
+from halfbyte.onnx.inlining import CONSTANT_BYTES
+from halfbyte.onnx.prepare import prepare
 from halfbyte.onnx.reference import arrays
 from halfbyte.onnx.session.errors import RuntimeException
 

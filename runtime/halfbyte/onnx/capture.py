@@ -10,7 +10,7 @@ depend on values ends the program (`EndOfProgramError`); see `runner`.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -59,6 +59,8 @@ class Capture(Forms):
     version, opset : int
         The versions of its domain and of the default domain.
     weights : SharedWeights
+    conditions : mapping of str to bool, optional
+        Of Ifs, which are not constants: the branch that such an If takes is recorded.
     """
 
     def __init__(
@@ -69,9 +71,11 @@ class Capture(Forms):
         weights: SharedWeights,
         lowering: Lowering | None,
         planning: bool = False,
+        conditions: Mapping[str, bool] | None = None,
     ) -> None:
         super().__init__(program, weights, planning)
         self.model, self.values = model, values
+        self._conditions: Mapping[str, bool] = conditions or {}
         self.opset = model.opsets.get("", 1)
         self.node = Node("", (), ())
         self.version = 0
@@ -124,9 +128,13 @@ class Capture(Forms):
         self.version = node.version or self.model.opsets.get(node.domain, 1)
         self.opset = self.model.opsets.get("", 1) if node.domain else self.version
         where = f"{self.model.path}: {node}"
-        if node.op_type == "If" and not node.domain and isinstance(inputs[0], np.ndarray):
-            self._branch(node, bool(inputs[0].reshape(-1)[0]))
-            return
+        if node.op_type == "If" and not node.domain:
+            condition = self._conditions.get(node.inputs[0])
+            if condition is None and isinstance(inputs[0], np.ndarray):
+                condition = bool(inputs[0].reshape(-1)[0])
+            if condition is not None:
+                self._branch(node, condition)
+                return
         definition = lookup(node.domain, node.op_type, self.version, where)
         if any(isinstance(v, Graph) for v in node.attributes.values()):
             raise EndOfProgramError
@@ -140,8 +148,10 @@ class Capture(Forms):
     def _branch(self, node: Node, condition: bool) -> None:
         """Record the chosen branch of an If in its place."""
         graph = node.attributes["then_branch" if condition else "else_branch"]
-        outside, mark = self.values, self.mark()
+        outside, mark, conditions = self.values, self.mark(), self._conditions
         self.values = ChainMap(dict(graph.initializers), outside)
+        inside = {*graph.initializers, *(name for inner in graph.nodes for name in inner.outputs)}
+        self._conditions = {k: v for k, v in conditions.items() if k not in inside}
         try:
             for inner in graph.nodes:
                 self.record(inner)
@@ -150,7 +160,7 @@ class Capture(Forms):
             self.undo(mark)
             raise
         finally:
-            self.values = outside
+            self.values, self._conditions = outside, conditions
         for name, value in zip(node.outputs, results, strict=False):
             if name:
                 self.values[name] = value

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 from halfbyte.core.interrupt import step
 from halfbyte.errors import ProgramError
@@ -17,6 +18,8 @@ from halfbyte.onnx.reference import lookup
 from halfbyte.onnx.reference.registry import Body
 
 Values: TypeAlias = "ChainMap[str, Any]"
+_OUTER: WeakKeyDictionary[Graph, frozenset[str]] = WeakKeyDictionary()
+RunBody = Callable[[Graph, Sequence[Any], Values], list[Any]]
 Observer = Callable[[Node, str, Any], None]  # called with each value, once computed
 
 
@@ -56,9 +59,13 @@ class Evaluator:
         self._nodes(graph.nodes, values, self.model.opsets, set(wanted), self._observe)
         return {name: values[name] for name in wanted}
 
-    def node(self, node: Node, values: Values) -> None:
-        """Run one node of the main graph; its outputs are put into `values`."""
-        self._node(node, values, self.model.opsets)
+    def node(self, node: Node, values: Values, body: RunBody | None = None) -> None:
+        """Run one node of the main graph; its outputs are put into `values`.
+
+        `body` computes the outputs of a graph inside the node, from its inputs and `values`; by
+        default it runs node by node as well.
+        """
+        self._node(node, values, self.model.opsets, body)
 
     def _nodes(
         self,
@@ -80,7 +87,9 @@ class Evaluator:
                 if last.get(name, -1) <= index and name not in kept and name:
                     values.maps[0].pop(name, None)
 
-    def _node(self, node: Node, values: Values, opsets: Mapping[str, int]) -> None:
+    def _node(
+        self, node: Node, values: Values, opsets: Mapping[str, int], body: RunBody | None = None
+    ) -> None:
         step()
         function = self.model.functions.get((node.domain, node.op_type, node.overload))
         try:
@@ -90,7 +99,7 @@ class Evaluator:
         if function is not None:
             results: Sequence[Any] = self._function(function, node, inputs)
         else:
-            results = self._call(node, inputs, values, opsets)
+            results = self._call(node, inputs, values, opsets, body)
         check_outputs(node, results, f"{self.path}: {node}")
         for name, value in zip(node.outputs, results, strict=False):
             if name:
@@ -105,12 +114,19 @@ class Evaluator:
         return [values[name] for name in function.outputs]
 
     def _call(
-        self, node: Node, inputs: list[Any], values: Values, opsets: Mapping[str, int]
+        self,
+        node: Node,
+        inputs: list[Any],
+        values: Values,
+        opsets: Mapping[str, int],
+        body: RunBody | None,
     ) -> Sequence[Any]:
         version = node.version or opsets.get(node.domain, 1)
         definition = lookup(node.domain, node.op_type, version, f"{self.path}: {node}")
 
         def bind(graph: Graph) -> Body:
+            if body is not None:
+                return Bound(graph, lambda inputs: body(graph, inputs, values))
             return Bound(graph, lambda inputs: self._body(graph, inputs, values, opsets))
 
         opset = opsets.get("", 1) if node.domain else version
@@ -143,7 +159,9 @@ def used_names(node: Node) -> set[str]:
     """Every value that a node reads, including those that its subgraphs take from outside."""
     names = {name for name in node.inputs if name}
     for graph in subgraphs(node):
-        names |= outer_names(graph)
+        if graph not in _OUTER:  # many passes ask, and a graph inside a node never changes
+            _OUTER[graph] = frozenset(outer_names(graph))
+        names |= _OUTER[graph]
     return names
 
 

@@ -1,9 +1,10 @@
 """Preparation: a graph is rewritten once, before any shape is known.
 
-Functions are inlined, float16 becomes float32 (`fusion.halves`), constants are folded, equal nodes
-merged, patterns fused (`halfbyte.onnx.fusion`) and unused nodes dropped. The result is an ONNX
-graph again, with operators of the domain ai.halfbyte, so the definitions can run it too; the tests
-compare both.
+Functions are inlined, float16 becomes float32 (`fusion.halves`), constants are folded, branches of
+which one is always taken are inlined, equal nodes merged, patterns fused (`halfbyte.onnx.fusion`)
+and unused nodes dropped; then the same happens inside the bodies of If, Loop and Scan. The result
+is an ONNX graph again, with operators of the domain ai.halfbyte, so the definitions can run it too;
+the tests compare both.
 
 Folded constants take at most twice the bytes of the initializers (or 64 MB), and a fixed number of
 operations; the rest is left to the run.
@@ -11,10 +12,8 @@ operations; the rest is left to the run.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,25 +21,23 @@ import numpy as np
 from halfbyte.core.interrupt import step
 from halfbyte.errors import HalfbyteError, UnsupportedError
 from halfbyte.onnx.calls import bound
-from halfbyte.onnx.evaluate import resolved, subgraphs, used_names
-from halfbyte.onnx.files.initializers import empty_like, is_stored_array, release, stored
-from halfbyte.onnx.files.model import Function, Graph, Model, Node, SparseTensor, ValueInfo
+from halfbyte.onnx.evaluate import outer_names, subgraphs, used_names
+from halfbyte.onnx.files.initializers import release, some_of, stored
+from halfbyte.onnx.files.model import Graph, Model, Node, TypeInfo, ValueInfo
 from halfbyte.onnx.fusion import fuse
 from halfbyte.onnx.fusion.convolution import SCALED_KERNEL
 from halfbyte.onnx.fusion.half_types import has_halves
 from halfbyte.onnx.fusion.halves import multiply_by_halves, widen_halves
+from halfbyte.onnx.fusion.ranks import Ranks, ranks
 from halfbyte.onnx.fusion.rewriter import drop_unused
+from halfbyte.onnx.inlining import Allowed, branch_of, inlined, own_initializers, with_graphs
 from halfbyte.onnx.reference import find
-from halfbyte.onnx.reference.arrays import Kept
-from halfbyte.onnx.reference.constant import dense
 from halfbyte.onnx.reference.types import check_types
-from halfbyte.onnx.work import MAX_FOLDED, WORK, bytes_given, folded, work_of
+from halfbyte.onnx.work import MAX_FOLDED, bytes_given, folded, work_of
 from halfbyte.room import memory_for
 
 AT_CAPTURE = (SCALED_KERNEL,)  # large results are computed and packed at capture, not kept
 QUANTIZED = ("QuantizeLinear", "DequantizeLinear")  # weights stay integers until after fusion
-MAX_DEPTH = 64  # of functions that call functions
-CONSTANT_BYTES = 64 << 20  # of folded constants; or twice the bytes of the initializers
 
 
 def prepare(
@@ -60,167 +57,112 @@ def prepare(
         There is no memory for the result.
     """
     with memory_for(f"{model.path}: its constants"):
-        allowed = _Allowed(model.path, stored(model.graph.initializers).values())
-        nodes, initializers = _initializers(model.graph, allowed, replaced)
+        allowed = Allowed(model.path, stored(model.graph.initializers).values())
+        nodes, initializers = own_initializers(model.graph, allowed, replaced)
         graph = Graph(
             model.graph.name,
-            [*nodes, *_inlined(model, model.graph.nodes, allowed)],
+            [*nodes, *inlined(model, model.graph.nodes, allowed)],
             initializers, model.graph.inputs, model.graph.outputs, model.graph.value_info,
         )  # fmt: skip
         prepared = replace(model, graph=graph, functions={})
         if optimize or has_halves(graph):
             widen_halves(prepared, check_types(prepared))
         if optimize:
-            _fold_constants(prepared, allowed, kept=QUANTIZED)
-            merge_equal(prepared)
-            drop_unused(graph)
-            fuse(prepared)
-        multiply_by_halves(prepared)
-        if optimize:
-            _fold_constants(prepared, allowed)
+            _optimize(prepared, allowed)
+        else:
+            multiply_by_halves(prepared)
         drop_unused(graph)
         release(model.graph.initializers)
         release(graph.initializers)
     return prepared
 
 
-class _Allowed:
-    """How many bytes all constants may take, and how many operations."""
+def _optimize(model: Model, allowed: Allowed, *, is_body: bool = False) -> None:
+    """Rewrite the main graph in place, then the bodies inside its nodes in the same way.
 
-    def __init__(self, path: Path, initializers: Iterable[Any]) -> None:
-        total = sum(v.nbytes for v in initializers if is_stored_array(v))
-        self.nbytes, self.work = max(CONSTANT_BYTES, 2 * total), WORK
-        self.names = Kept(f"{path}: functions' nodes in place of their calls")
-
-
-# Estimated bytes of a node, a name and a reference to one, with what is stored about them here
-_NODE, _NAME, _REFERENCE = 1000, 100, 50
-
-
-# ---- functions -----------------------------------------------------------------------------------
-
-
-def _inlined(model: Model, nodes: list[Node], allowed: _Allowed, depth: int = 0) -> list[Node]:
-    """The nodes, with the function's nodes in place of every call of a function."""
-    if depth > MAX_DEPTH:
-        raise UnsupportedError(
-            f"{model.path}: functions call each other more than {MAX_DEPTH} deep"
-        )
-    inlined: list[Node] = []
-    for node in nodes:
-        step()
-        function = model.functions.get((node.domain, node.op_type, node.overload))
-        if function is not None:
-            inlined += _inlined(model, _called(function, node, allowed.names), allowed, depth + 1)
-        elif subgraphs(node):
-            inlined.append(
-                _with_graphs(node, lambda g: _inlined_graph(model, g, allowed, depth + 1))
-            )
-        else:
-            inlined.append(node)
-    return inlined
-
-
-def _inlined_graph(model: Model, graph: Graph, allowed: _Allowed, depth: int) -> Graph:
-    nodes, initializers = _initializers(graph, allowed)
-    nodes += _inlined(model, graph.nodes, allowed, depth)
-    return Graph(graph.name, nodes, initializers, graph.inputs, graph.outputs, graph.value_info)
-
-
-def _called(function: Function, node: Node, kept: Kept) -> list[Node]:
-    """The nodes of a function for one call.
-
-    Names of inputs and outputs are the caller's; others get a prefix that makes them unique.
-    `kept` counts the bytes of the nodes.
+    Bodies have no matrices that stay halves.
     """
-    inputs = dict.fromkeys(function.inputs, "") | dict(
-        zip(function.inputs, node.inputs, strict=False)
-    )
-    results = list(zip(function.outputs, node.outputs, strict=False))
-    names = {formal: actual for formal, actual in results if actual} | inputs
-    call = _Call(f"{next(filter(None, node.outputs), node.name)}/{function.name}/", function, kept)
-    attributes = {**function.defaults, **node.attributes}
-    nodes = [call.renamed(resolved(inner, attributes), names) for inner in function.nodes]
-    nodes += [
-        Node("Identity", (inputs[formal],), (actual,))
-        for formal, actual in results
-        if actual and formal in inputs  # an output that is an input
-    ]
-    return nodes
+    _fold_constants(model, allowed, kept=QUANTIZED)
+    while _choose_branches(model, allowed):
+        _fold_constants(model, allowed, kept=QUANTIZED)
+    merge_equal(model)
+    drop_unused(model.graph)
+    fuse(model)
+    if not is_body:
+        multiply_by_halves(model)
+    _fold_constants(model, allowed)
+    if any(subgraphs(node) for node in model.graph.nodes):
+        drop_unused(model.graph)
+        _prepare_bodies(model, allowed)
 
 
-class _Call:
-    """One call of a function: the prefix of its names, and the versions of its operators."""
-
-    def __init__(self, prefix: str, function: Function, kept: Kept) -> None:
-        self.prefix, self.function, self._kept = prefix, function, kept
-
-    def renamed(self, node: Node, names: dict[str, str]) -> Node:
-        """The node with its names translated; a name not in `names` is added with the prefix."""
-
-        def of(name: str) -> str:
-            if name and name not in names:
-                names[name] = self.prefix + name
-                self._kept.add_bytes(len(names[name]) + _NAME)
-            return names.get(name, "")
-
-        references = len(node.inputs) + len(node.outputs) + len(node.attributes)
-        self._kept.add_bytes(_NODE + len(self.prefix) + _REFERENCE * references)
-        copied = _with_graphs(node, lambda graph: self._graph(graph, names))
-        return replace(
-            copied, inputs=tuple(map(of, node.inputs)), outputs=tuple(map(of, node.outputs)),
-            name=self.prefix + node.name,
-            version=node.version or self.function.opsets.get(node.domain, 0),
-        )  # fmt: skip
-
-    def _graph(self, graph: Graph, names: dict[str, str]) -> Graph:
-        inner = dict(names)
-        for name in (*graph.initializers, *(v.name for v in graph.inputs)):
-            inner[name] = self.prefix + name
-        nodes = [self.renamed(node, inner) for node in graph.nodes]
-
-        def of(infos: list[ValueInfo]) -> list[ValueInfo]:
-            return [ValueInfo(inner.get(v.name, self.prefix + v.name), v.type) for v in infos]
-
-        initializers = {inner[name]: value for name, value in graph.initializers.items()}
-        return Graph(graph.name, nodes, initializers, of(graph.inputs), of(graph.outputs))
+# ---- bodies of control flow ----------------------------------------------------------------------
 
 
-def _with_graphs(node: Node, change: Any) -> Node:
-    """The node with `change` applied to every graph among its attributes."""
-    attributes = {
-        name: change(value)
-        if isinstance(value, Graph)
-        else [change(v) if isinstance(v, Graph) else v for v in value]
-        if isinstance(value, list)
-        else value
-        for name, value in node.attributes.items()
-    }
-    return replace(node, attributes=attributes)
-
-
-def _initializers(
-    graph: Graph, allowed: _Allowed, replaced: frozenset[str] = frozenset()
-) -> tuple[list[Node], MutableMapping[str, Any]]:
-    """Initializers as arrays, and Constant nodes for sparse ones that are too large."""
-    nodes, arrays = [], empty_like(graph.initializers)
-    for name, value in stored(graph.initializers).items():
-        if name in replaced:
-            continue
-        if not isinstance(value, SparseTensor):
-            arrays[name] = value
-        elif (nbytes := math.prod(value.shape) * value.values.itemsize) <= allowed.nbytes:
-            allowed.nbytes -= nbytes
-            arrays[name] = dense(value)
+def _choose_branches(model: Model, allowed: Allowed) -> bool:
+    """Put the nodes of a branch in the place of every If with a constant condition."""
+    nodes: list[Node] = []
+    for node in model.graph.nodes:
+        step()
+        condition = model.graph.initializers.get(node.inputs[0]) if _is_if(node) else None
+        if isinstance(condition, np.ndarray) and condition.size == 1:
+            branch = node.attributes["then_branch" if condition.item() else "else_branch"]
+            nodes += branch_of(model, node, branch, allowed.names)
         else:
-            nodes.append(Node("Constant", (), (name,), {"sparse_value": value}))
-    return nodes, arrays
+            nodes.append(node)
+    changed = nodes != model.graph.nodes
+    model.graph.nodes[:] = nodes
+    return changed
+
+
+def _is_if(node: Node) -> bool:
+    """Whether a node is an If with both branches."""
+    graphs = [node.attributes.get(name) for name in ("then_branch", "else_branch")]
+    known = node.op_type == "If" and not node.domain and len(node.inputs) == 1
+    return known and all(
+        isinstance(graph, Graph) and not graph.inputs and len(graph.outputs) >= len(node.outputs)
+        for graph in graphs
+    )
+
+
+def _prepare_bodies(model: Model, allowed: Allowed) -> None:
+    around = ranks(model.graph)
+    model.graph.nodes[:] = [
+        with_graphs(node, lambda body: _prepared_body(model, body, around, allowed))
+        if subgraphs(node)
+        else node
+        for node in model.graph.nodes
+    ]
+
+
+def _prepared_body(model: Model, body: Graph, around: Ranks, allowed: Allowed) -> Graph:
+    """A body, rewritten as a main graph whose inputs include the values around it.
+
+    Constants around it are its constants too. The types that it declares are not relied on: nothing
+    checks what it is given.
+    """
+    outside = outer_names(body)
+    constants = some_of(model.graph.initializers, outside)
+    inputs = [ValueInfo(v.name) for v in body.inputs]
+    inputs += [_ranked(name, around.get(name)) for name in sorted(outside - constants.keys())]
+    initializers = some_of(model.graph.initializers, constants)
+    initializers.update(body.initializers)
+    inner = Graph(body.name, list(body.nodes), initializers, inputs, body.outputs)
+    _optimize(replace(model, graph=inner), allowed, is_body=True)
+    drop_unused(inner)
+    before, after = stored(constants), stored(inner.initializers)
+    own = some_of(inner.initializers, [n for n in after if before.get(n) is not after[n]])
+    return Graph(body.name, inner.nodes, own, body.inputs, body.outputs)
+
+
+def _ranked(name: str, rank: int | None) -> ValueInfo:
+    return ValueInfo(name, None if rank is None else TypeInfo("tensor", shape=(None,) * rank))
 
 
 # ---- constants -----------------------------------------------------------------------------------
 
 
-def _fold_constants(model: Model, allowed: _Allowed, kept: tuple[str, ...] = ()) -> None:
+def _fold_constants(model: Model, allowed: Allowed, kept: tuple[str, ...] = ()) -> None:
     """Replace every node whose inputs are constants by its results, except the operators `kept`.
 
     A large result stays a node if it is larger than the node's inputs: weights are not unpacked
@@ -241,7 +183,7 @@ def _fold_constants(model: Model, allowed: _Allowed, kept: tuple[str, ...] = ())
 
 
 def _folded(
-    model: Model, node: Node, constants: Mapping[str, Any], allowed: _Allowed
+    model: Model, node: Node, constants: Mapping[str, Any], allowed: Allowed
 ) -> list[Any] | None:
     """A node's results, if they are constants and within the limits."""
     if subgraphs(node) or any(name and name not in constants for name in node.inputs):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,8 +13,9 @@ import numpy.typing as npt
 from halfbyte.core.backends.memory import Memory
 from halfbyte.core.backends.shared import memory_of
 from halfbyte.core.buffer import Buffer
-from halfbyte.onnx.files.initializers import Initializers, stored
+from halfbyte.onnx.files.initializers import Initializers
 from halfbyte.onnx.files.model import Graph, Node
+from halfbyte.onnx.files.order import subgraphs
 from halfbyte.weights import Tensor
 
 Array = npt.NDArray[Any]
@@ -28,17 +29,30 @@ class SharedWeights:
 
     def __init__(self, graph: Graph, memory: Memory | None = None) -> None:
         self._memory: Any = memory if memory is not None and memory.apart else None
-        self._initializers = graph.initializers
-        here = {} if isinstance(graph.initializers, Initializers) else graph.initializers
-        self._names = {id(array): name for name, array in here.items()}
+        self._names: dict[int, str] = {}
+        self._apart: list[tuple[str, Initializers]] = []  # with a prefix of the names
+        self._taken: set[str] = set()
+        self._register(graph.initializers, "")
+        for index, body in enumerate(_bodies(graph)):
+            self._register(body.initializers, f"{index}/{body.name}/")
         self._makers: dict[str, Node] = {}
         self._buffers: dict[tuple[str, str], Buffer] = {}
+
+    def _register(self, initializers: Mapping[str, Any], prefix: str) -> None:
+        """Know the constants of a graph; the prefix tells those of several graphs apart."""
+        self._taken |= {prefix + name for name in initializers}
+        if isinstance(initializers, Initializers):
+            self._apart.append((prefix, initializers))
+        else:
+            self._names |= {id(array): prefix + name for name, array in initializers.items()}
 
     def name(self, array: Array) -> str | None:
         """The name of such an array; None for a constant that depends on shapes."""
         name = self._names.get(id(array))
-        if name is None and isinstance(self._initializers, Initializers):
-            return self._initializers.name_of(array)
+        for prefix, initializers in () if name is not None else self._apart:
+            own = initializers.name_of(array)
+            if own is not None:
+                return prefix + own
         return name
 
     def derive(self, node: Node, inputs: Sequence[Any], results: Sequence[Any]) -> None:
@@ -51,6 +65,8 @@ class SharedWeights:
             return
         for name, array in zip(node.outputs, results, strict=False):
             if not isinstance(array, np.ndarray) or self.name(array) is not None:
+                continue
+            if name in self._taken:  # a body may have a value of the same name
                 continue
             if self._makers.setdefault(name, node) is node:
                 self._names[id(array)] = name
@@ -85,6 +101,16 @@ class SharedWeights:
 
     def _stored(self, array: Array) -> Any:
         """An array that is a copy of one in memory apart: that one, which kernels can read."""
-        name = self.name(array) if isinstance(self._initializers, Initializers) else None
-        there = None if name is None else stored(self._initializers).get(name)
-        return there if memory_of(there) is self._memory else array
+        for _, initializers in self._apart:
+            name = initializers.name_of(array)
+            if name is not None and memory_of(initializers.stored[name]) is self._memory:
+                return initializers.stored[name]
+        return array
+
+
+def _bodies(graph: Graph) -> Iterator[Graph]:
+    """All graphs inside the nodes of a graph."""
+    for node in graph.nodes:
+        for body in subgraphs(node):
+            yield body
+            yield from _bodies(body)

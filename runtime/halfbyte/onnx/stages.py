@@ -33,6 +33,38 @@ class Observer(Protocol):
         """A node between programs ran, with these values of its inputs and outputs."""
 
 
+class Inside:
+    """What runs inside a node: an observer is notified of it, and it is added up here.
+
+    Attributes
+    ----------
+    seconds : float
+        Of everything that ran.
+    programs : dict
+        Its keys are the programs that ran, in the order of their first runs.
+    """
+
+    def __init__(self, observer: Observer | None) -> None:
+        self._observer = observer
+        self.seconds = 0.0
+        self.programs: dict[Program, None] = {}
+
+    def program(self, program: Program, start: float, seconds: np.ndarray[Any, Any]) -> None:
+        """A program ran."""
+        self.seconds += float(seconds.sum())
+        self.programs[program] = None
+        if self._observer is not None:
+            self._observer.program(program, start, seconds)
+
+    def node(
+        self, node: Node, start: float, seconds: float, inputs: list[Any], outputs: list[Any]
+    ) -> None:
+        """A node ran between programs."""
+        self.seconds += seconds
+        if self._observer is not None:
+            self._observer.node(node, start, seconds, inputs, outputs)
+
+
 @dataclass(eq=False)
 class Stage:
     """Nodes [first, last) as a program for one set of shapes; its first run allocates its memory.

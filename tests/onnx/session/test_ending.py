@@ -104,7 +104,7 @@ def called() -> bytes:
 
 
 PHASES = {
-    "_inlined", "check_types", "_fold_constants", "merge_equal", "drop_unused", "__init__", "nodes",
+    "inlined", "check_types", "_fold_constants", "merge_equal", "drop_unused", "__init__", "nodes",
     "record", "check", "lifetimes", "_allocate",
 }  # fmt: skip
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, TypeGuard
 from weakref import WeakValueDictionary
 
@@ -107,6 +107,14 @@ def release(initializers: Mapping[str, Any]) -> None:
 def empty_like(initializers: Mapping[str, Any]) -> MutableMapping[str, Any]:
     """An empty mapping that keeps its arrays where this one does."""
     return Initializers(initializers.memory) if isinstance(initializers, Initializers) else {}
+
+
+def some_of(initializers: Mapping[str, Any], names: Iterable[str]) -> MutableMapping[str, Any]:
+    """The initializers of these names, as far as there are any; nothing is copied."""
+    kept, have = empty_like(initializers), stored(initializers)
+    into = kept.stored if isinstance(kept, Initializers) else kept
+    into.update((name, have[name]) for name in names if name in have)
+    return kept
 
 
 def name_of(initializers: Mapping[str, Any], array: npt.NDArray[Any]) -> str | None:

@@ -1,0 +1,298 @@
+"""The programs of one graph: of a model's main graph, or of a body inside one of its nodes.
+
+A node whose results' shapes depend on values (NonZero, a loop) ends a program. It runs by its
+definition, and the next program is captured for the shapes of its results. Bodies of such a node
+(If, Loop, Scan) run as programs of their own: values around a body are inputs of its programs, and
+constants around it, also those that follow from shapes, are constants there.
+
+An If whose condition follows from a few numbers of the inputs (`Conditions`) ends no program: the
+numbers are looked at before the run, and each branch has programs with the nodes around it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import ChainMap, OrderedDict
+from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from halfbyte.core.interrupt import step
+from halfbyte.core.ops import Operator
+from halfbyte.core.program import Program, capture
+from halfbyte.errors import UnsupportedError
+from halfbyte.onnx.capture import Capture, EndOfProgramError, Lowering
+from halfbyte.onnx.conditions import Conditions
+from halfbyte.onnx.evaluate import Evaluator, Values, outer_names, used_names
+from halfbyte.onnx.files.initializers import release
+from halfbyte.onnx.files.model import Graph, Model, Node
+from halfbyte.onnx.passes import optimize_graph
+from halfbyte.onnx.shared_weights import SharedWeights
+from halfbyte.onnx.stages import Inside, Lifetimes, Observer, Opener, Scope, Stage
+from halfbyte.onnx.work import WORK, exact_work
+
+Known = ChainMap[str, Any]  # constants: computed by captures, and those of graphs
+Signature = tuple[tuple[str, np.dtype[Any] | str, tuple[int, ...]], ...]
+Key = tuple[Stage | None, Signature, tuple[bool, ...]]  # the stage before, and the values since
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How programs are captured and run; see `Runner` for the parameters."""
+
+    open_program: Opener
+    lowering: Lowering | None
+    int8_attention: Collection[Operator]
+    cores: int
+    wide_products: bool
+    max_stages: int
+
+
+class GraphPrograms:
+    """The programs of a graph.
+
+    Parameters
+    ----------
+    model : Model
+        A prepared model with this main graph.
+    settings : Settings
+    weights : SharedWeights
+        Of the model, for all graphs in it.
+    outputs : sequence of str
+        The values that a run may return.
+    """
+
+    def __init__(
+        self, model: Model, settings: Settings, weights: SharedWeights, outputs: Sequence[str]
+    ) -> None:
+        self.model = model
+        self._settings, self._weights = settings, weights
+        self._evaluator = Evaluator(model)
+        self._stages: dict[int, OrderedDict[Key, Stage]] = {}  # by first node
+        self._bodies: dict[int, GraphPrograms] = {}  # by the identity of their graphs
+        self._outside = sorted(outer_names(model.graph))
+        self._conditions = Conditions(model)
+        self._lifetimes = Lifetimes(model.graph.nodes, outputs)
+
+    def run(
+        self,
+        values: dict[str, Any],
+        around: Sequence[MutableMapping[str, Any]] = (),
+        observer: Observer | None = None,
+        before: Stage | None = None,
+        *,
+        planning: bool = False,
+    ) -> Known:
+        """Compute the outputs into `values`, as views of programs' memory; returns the constants.
+
+        Parameters
+        ----------
+        values : dict
+            The inputs, and values around the graph.
+        around : sequence of mappings
+            Constants around the graph.
+        observer : Observer, optional
+        before : Stage, optional
+            The stage before the node that the graph is a body of; it determines `around`.
+        planning : bool
+            See `Runner.plan`.
+        """
+        known: Known = ChainMap({}, self.model.graph.initializers, *around)
+        for stage in self.through(values, known, observer, before, planning=planning):
+            stage.run(values, observer)
+        return known
+
+    def through(
+        self,
+        values: dict[str, Any],
+        known: Known,
+        observer: Observer | None,
+        before: Stage | None = None,
+        *,
+        planning: bool = False,
+    ) -> Iterator[Stage]:
+        """The stages of a run; the caller runs each one before it takes the next.
+
+        The nodes between them run here.
+        """
+        nodes = self.model.graph.nodes
+        stage = before
+        at, new = 0, values.keys() - {""}
+        conditions = self._conditions.of(values)
+        while True:
+            step()
+            key = stage, _signature(values, new), tuple(conditions.values())
+            stage = self._stage(at, key, values, known, conditions, planning)
+            yield stage
+            known.update(stage.known)
+            if stage.last == len(nodes):
+                return
+            node = nodes[stage.last]
+            scope: Values = ChainMap(values, *known.maps, {"": None})
+            work = exact_work(node, [scope.get(name) for name in node.inputs]) or 0
+            if planning and work > WORK:
+                raise UnsupportedError(
+                    f"{self.model.path}: {node}: a plan computes nodes of at most {WORK:.1e} "
+                    f"operations, found {work:.1e}"
+                )
+            self._between(node, scope, stage, observer, planning)
+            for name in stage.dead:
+                values.pop(name, None)
+            at, new = stage.last + 1, set(node.outputs) - {""}
+
+    def _between(
+        self, node: Node, scope: Values, stage: Stage, observer: Observer | None, planning: bool
+    ) -> None:
+        """Run a node that is not part of a program; its own time is that without its bodies'."""
+        start = time.perf_counter()
+        inside = None if observer is None else Inside(observer)
+        body = None
+        if self._settings.lowering is not None:
+            body = partial(self._body, stage, inside, planning)
+        self._evaluator.node(node, scope, body)
+        if observer is not None and inside is not None:
+            seconds = max(time.perf_counter() - start - inside.seconds, 0.0)
+            inputs = [scope[name] for name in node.inputs]
+            outputs = [scope[name] for name in node.outputs if name]
+            observer.node(node, start, seconds, inputs, outputs)
+
+    # ---- bodies ----------------------------------------------------------------------------------
+
+    def _body(
+        self,
+        stage: Stage,
+        observer: Observer | None,
+        planning: bool,
+        graph: Graph,
+        inputs: Sequence[Any],
+        scope: Values,
+    ) -> list[Any]:
+        """The outputs of a body; the caller's own, as programs run again in each iteration."""
+        programs = self._bodies.get(id(graph))
+        if programs is None:
+            programs = self._bodies[id(graph)] = GraphPrograms(
+                Model(self.model.path, graph, self.model.opsets), self._settings, self._weights,
+                [v.name for v in graph.outputs],
+            )  # fmt: skip
+        around = scope.maps[0]
+        values = {name: around[name] for name in programs._outside if name in around}
+        values.update(zip((v.name for v in graph.inputs), inputs, strict=True))
+        known = programs.run(values, scope.maps[1:], observer, stage, planning=planning)
+        return [own(values[v.name] if v.name in values else known[v.name]) for v in graph.outputs]
+
+    # ---- programs --------------------------------------------------------------------------------
+
+    def programs(self) -> list[Program]:
+        """The programs in the cache, in order of execution for each set of shapes, then bodies'."""
+        cached = [item for stages in self._stages.values() for item in stages.items()]
+        present = {stage for _, stage in cached}
+        followers: dict[Stage | None, list[Stage]] = {}
+        for (before, *_), stage in reversed(cached):
+            followers.setdefault(before if before in present else None, []).append(stage)
+        ordered, waiting = [], followers.get(None, [])
+        while waiting:
+            stage = waiting.pop()
+            ordered.append(stage.program)
+            waiting += followers.get(stage, [])
+        inner = [program for body in self._bodies.values() for program in body.programs()]
+        return [program for program in ordered if program is not None] + inner
+
+    def close(self) -> None:
+        """Stop all threads."""
+        for stages in self._stages.values():
+            for stage in stages.values():
+                stage.close()
+        for body in self._bodies.values():
+            body.close()
+
+    def _stage(
+        self,
+        at: int,
+        key: Key,
+        values: dict[str, Any],
+        known: Known,
+        conditions: Mapping[str, bool],
+        planning: bool,
+    ) -> Stage:
+        """The stage that begins at node `at`, from the cache or captured."""
+        stages = self._stages.setdefault(at, OrderedDict())
+        stage = stages.get(key)
+        if stage is None:
+            stage = stages[key] = self._capture(at, values, known, conditions, planning)
+            while len(stages) > self._settings.max_stages:
+                stages.popitem(last=False)[1].close()
+        stages.move_to_end(key)
+        return stage
+
+    def _capture(
+        self,
+        at: int,
+        values: dict[str, Any],
+        known: Known,
+        conditions: Mapping[str, bool],
+        planning: bool,
+    ) -> Stage:
+        nodes, settings = self.model.graph.nodes, self._settings
+        with capture(f"{self.model.path.name}[{at}:]") as program:
+            scope = Scope(program, values, known)
+            captured = Capture(
+                self.model, program, scope, self._weights, settings.lowering, planning, conditions
+            )
+            last = self._record(captured, nodes, at)
+            names = [name for node in nodes[at:last] for name in node.outputs if name]
+            needed = [name for name in names if self._lifetimes.needed(name, last)]
+            results, constants = captured.outputs(needed)
+        release(self.model.graph.initializers)
+        program = optimize_graph(
+            program, int8_attention=settings.int8_attention, cores=settings.cores,
+            wide_products=settings.wide_products,
+        )  # fmt: skip
+        used = {b.root for instruction in program.instructions for b in instruction.inputs}
+        used |= {b.root for b in results.values()}
+        feeds = {name: buffer for name, buffer in program.inputs.items() if buffer in used}
+        program.inputs = dict(feeds)
+        runs = program if program.instructions or results else None
+        touched = {name for node in nodes[at : last + 1] for name in _names(node)}
+        dead = [name for name in touched if not self._lifetimes.needed(name, last + 1)]
+        return Stage(at, last, runs, settings.open_program, feeds, results, constants, dead)
+
+    def _record(self, captured: Capture, nodes: Sequence[Node], at: int) -> int:
+        """Record nodes until one ends the program; returns its index."""
+        for index in range(at, len(nodes)):
+            mark = captured.mark()
+            try:
+                captured.record(nodes[index])
+            except EndOfProgramError:
+                captured.undo(mark)
+                return index
+            for name in nodes[index].inputs:  # free constants as soon as nothing needs them
+                constant = isinstance(captured.values.get(name), np.ndarray)
+                if constant and not self._lifetimes.needed(name, index + 1):
+                    del captured.values[name]
+        return len(nodes)
+
+
+def own(value: Any) -> Any:
+    """A copy that is not a view of a program's memory."""
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if isinstance(value, list):
+        return [own(item) for item in value]
+    return value
+
+
+def _names(node: Node) -> set[str]:
+    return used_names(node) | set(filter(None, node.outputs))
+
+
+def _signature(values: Mapping[str, Any], names: Collection[str]) -> Signature:
+    return tuple((name, *_kind(values[name])) for name in sorted(names) if name in values)
+
+
+def _kind(value: Any) -> tuple[np.dtype[Any] | str, tuple[int, ...]]:
+    if isinstance(value, np.ndarray):
+        return value.dtype, value.shape
+    return type(value).__name__, ()
