@@ -213,6 +213,37 @@ def parts() -> Iterator[Case]:
     )  # fmt: skip
 
 
+def pads() -> Iterator[Case]:
+    """Axes that are continued."""
+    x = N.f(3, 4, 5)
+    yield case("Pad", x, i64(0, 1, 2, 1, 0, 3), known=[1], label="constant")
+    yield case("Pad", x, i64(1, 2), one(0.5), i64(-1), known=[1, 2, 3], opset=18)
+    yield case("Pad", x, opset=9, pads=[0, 0, 2, 1, 0, 0], value=1.5)
+    for mode in ("edge", "reflect"):
+        yield case("Pad", x, i64(0, 1, 4, 2, 0, 3), known=[1], mode=mode, label=mode)
+    yield case("Pad", x, i64(3, 1, 0, 0, 4, 2), known=[1], mode="wrap", opset=19, label="wrap")
+    yield case("Pad", N.below(9, 2, 5), i64(0, 4, 1, 2), known=[1], mode="reflect", label="ints")
+
+
+def recurrent() -> Iterator[Case]:
+    """Layers of few steps."""
+    for operator, gates, states in (("LSTM", 4, 2), ("GRU", 3, 1), ("RNN", 1, 1)):
+        for direction, count, batch in (("reverse", 1, 1), ("bidirectional", 2, 3)):
+            sizes = (count, gates * 5, 7), (count, gates * 5, 5), (count, 2 * gates * 5)
+            weights = [N.f(*size) / 4 for size in sizes]
+            lengths = np.full(batch, 2, np.int32)
+            begin = [N.f(count, batch, 5) for _ in range(states)]
+            yield case(
+                operator, N.f(2, batch, 7), *weights, lengths, *begin, known=[1, 2, 3, 4],
+                label=direction, direction=direction, hidden_size=5,
+            )  # fmt: skip
+        yield case(
+            operator, N.f(4, 2, 3), N.f(1, gates * 6, 3), N.f(1, gates * 6, 6), known=[1, 2],
+            label="clip", clip=0.5, hidden_size=6,
+            **({"linear_before_reset": 1} if operator == "GRU" else {}),
+        )  # fmt: skip
+
+
 def reductions() -> Iterator[Case]:
     x = N.f(2, 3, 4)
     for name in ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL2",
@@ -497,7 +528,7 @@ def fused_norms() -> Iterator[Case]:
 def all_cases() -> list[Case]:
     """The cases of all families."""
     families = (
-        elementwise, views, parts, reductions, norms, windows, products, attention, quantized,
-        patterns,
+        elementwise, views, parts, pads, recurrent, reductions, norms, windows, products, attention,
+        quantized, patterns,
     )  # fmt: skip
     return [one_case for family in families for one_case in family()]

@@ -78,24 +78,29 @@ class _Weights:
     peephole: Array  # [3 * hidden]; empty but for LSTM
 
 
-Step = Callable[[Array, State, _Weights, list[Activation]], State]
+Step = Callable[[Array, State, _Weights, list[Activation]], State]  # of x W^T, the state, ...
 
 
 def _scan(
-    x: Array,
+    ahead: Array,
     lengths: Array,
     state: State,
     step: Callable[[Array, State], State],
     reverse: bool,
 ) -> tuple[Array, State]:
-    """One direction over x [time, batch, input]: outputs [time, batch, hidden], the last state.
+    """One direction: outputs [time, batch, hidden], the last state.
 
-    The reverse direction begins at the end of each sequence.
+    `ahead` [time, batch, gates * hidden] are the products with the inputs. The reverse direction
+    begins at the end of each sequence.
     """
-    outputs = np.zeros((len(x), x.shape[1], state[0].shape[1]), x.dtype)
-    for time in reversed(range(len(x))) if reverse else range(len(x)):
+    outputs = np.zeros((*ahead.shape[:2], state[0].shape[1]), ahead.dtype)
+    shortest = lengths.min(initial=len(ahead))
+    for time in reversed(range(len(ahead))) if reverse else range(len(ahead)):
+        new = step(ahead[time], state)
+        if time < shortest:
+            state, outputs[time] = new, new[0]
+            continue
         going = (time < lengths)[:, None]
-        new = step(x[time], state)
         state = tuple(np.where(going, n, s) for n, s in zip(new, state, strict=True))
         outputs[time] = np.where(going, new[0], 0)
     return outputs, state
@@ -134,12 +139,11 @@ def _layer(
     outputs, states = [], []
     for d in range(directions):
         half = gates * hidden
-        weights = _Weights(
-            widened(w)[d], widened(r)[d], biases[d, :half], biases[d, half:], peeps[d]
-        )
+        own_w, own_r = (np.require(widened(m)[d], requirements="A") for m in (w, r))
+        weights = _Weights(own_w, own_r, biases[d, :half], biases[d, half:], peeps[d])
         own = functions[d * per_direction : (d + 1) * per_direction]
         result, last = _scan(
-            wide, limits, tuple(h[d] for h in begin),
+            wide @ weights.w.T, limits, tuple(h[d] for h in begin),
             lambda row, state, weights=weights, own=own: step(row, state, weights, own),  # type: ignore[misc]
             reverse=direction == "reverse" or d == 1,
         )  # fmt: skip
@@ -180,7 +184,7 @@ def _names(
 
 def _rnn_step(x: Array, state: State, weights: _Weights, functions: list[Activation]) -> State:
     (h,), (f,) = state, functions
-    return (f(x @ weights.w.T + h @ weights.r.T + (weights.wb + weights.rb)),)
+    return (f(x + h @ weights.r.T + (weights.wb + weights.rb)),)
 
 
 @define("RNN", since=7, product=True, infer=_shapes.recurrent(1))
@@ -216,7 +220,7 @@ def _gru_step(linear_before_reset: int) -> Step:
         (h,), (f, g) = state, functions
         n = h.shape[1]
         both, own = slice(0, 2 * n), slice(2 * n, None)
-        ahead = x @ weights.w.T + weights.wb
+        ahead = x + weights.wb
         gates = f(ahead[:, both] + h @ weights.r[both].T + weights.rb[both])
         z, reset = gates[:, :n], gates[:, n:]
         if linear_before_reset:
@@ -263,7 +267,7 @@ def _lstm_step(input_forget: int) -> Step:
     def step(x: Array, state: State, weights: _Weights, functions: list[Activation]) -> State:
         (h, c), (f, g, unclipped) = state, functions
         n = h.shape[1]
-        gates = x @ weights.w.T + h @ weights.r.T + (weights.wb + weights.rb)
+        gates = x + h @ weights.r.T + (weights.wb + weights.rb)
         i, o, forget, cell = (gates[:, k * n : (k + 1) * n] for k in range(4))
         pi, po, pf = (
             (weights.peephole[k * n : (k + 1) * n] for k in range(3))
