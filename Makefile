@@ -29,8 +29,8 @@ help:
 	@echo "make web       build the kernels for WebAssembly and serve the page"
 	@echo "make wheels    build the wheels of every platform into dist/"
 	@echo "make test      lint, the site, then every test   (one folder: make test ARGS=tests/core/ops)"
-	@echo "make test-long the tests that take long and seldom fail (sanitizers, wheels of all platforms, ...)"
-	@echo "make test-browser   only the tests in Chromium, and the page in Firefox and WebKitGTK"
+	@echo "make test-long the tests that take long and seldom fail (sanitizers, all random files, ...)"
+	@echo "make test-browser   every test in Chromium, and the page in Firefox and WebKitGTK"
 	@echo "make test-engines   the page in all three where it lacks storage, its Python ends, ..."
 	@echo "make lighthouse     Lighthouse's marks for the page, which are to be 95 or more"
 	@echo "make test-pyodides  halfbyte in Pyodide 0.26 to 314, under Node"
@@ -72,15 +72,16 @@ test: $(WASM)
 	@$(MAKE) --no-print-directory --jobs=2 lint docs
 	@$(BIN)/python -m pytest $(WORKERS) $(ARGS)
 
-# Kernels under sanitizers, wheels of all platforms, more random graphs, ... (a quarter of an hour)
+# Kernels under sanitizers, wheels of all platforms, more of what `make test` samples: random files
+# and graphs, shapes, devices, types of llama.cpp's, ... (half an hour)
 test-long: $(WASM)
 	@$(BIN)/python -m pytest $(WORKERS) --long $(ARGS)
 
-# The page's main ways in each browser, then the tests in Chromium. Only some, such as where the
-# others (Debian: firefox-esr webkit2gtk-driver xvfb xauth) are missing: BROWSERS=chromium
+# The page's main ways in each browser, then all tests in Chromium, of which `make test` runs a few.
+# Where the others (Debian: firefox-esr webkit2gtk-driver xvfb xauth) are missing: BROWSERS=chromium
 test-browser: $(WASM)
 	@$(BIN)/python -m tests.engines --only main_ways $(BROWSERS)
-	@$(if $(filter chromium,$(BROWSERS)),$(BIN)/python -m pytest tests/browser $(ARGS))
+	@$(if $(filter chromium,$(BROWSERS)),$(BIN)/python -m pytest --browser tests/browser $(ARGS))
 
 # Some of it: make test-engines ARGS="firefox --only python_ended"
 test-engines: $(WASM)

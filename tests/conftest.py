@@ -20,6 +20,7 @@ REQUIRED = frozenset(filter(None, os.environ.get("REQUIRE_BACKENDS", "").split("
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="only the tests of `make test-long`")
+    parser.addoption("--browser", action="store_true", help="also those of `make test-browser`")
 
 
 def pytest_configure() -> None:
@@ -29,8 +30,10 @@ def pytest_configure() -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Choose the long tests or the others, leave out ``data`` if there is none, sort."""
-    long = config.getoption("--long")
+    long, browser = config.getoption("--long"), config.getoption("--browser")
     without = {item for item in items if (item.get_closest_marker("long") is not None) != long}
+    if not browser:
+        without |= {item for item in items if item.get_closest_marker("browser")}
     if not DATA:
         without |= {item for item in items if item.get_closest_marker("data")}
     config.hook.pytest_deselected(items=list(without))

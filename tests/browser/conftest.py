@@ -140,9 +140,10 @@ class Python:
 
 # Where Python runs, and whether its page is isolated, which threads require
 PLACES = {"worker": ("worker", True), "main": ("main", True), "plain": ("worker", False)}
+OTHERS = [pytest.param(place, marks=pytest.mark.browser) for place in ("main", "plain")]
 
 
-@pytest.fixture(scope="session", params=PLACES)
+@pytest.fixture(scope="session", params=["worker", *OTHERS])
 def python(
     request: pytest.FixtureRequest, bare_site: Site, browser: Browser, wheel: Path
 ) -> Iterator[Python]:

@@ -18,10 +18,12 @@ QUESTIONS = ["Tell me of Tom.", "What happened then?"]
 
 
 # Where it does not matter with which model
-ONE = pytest.mark.parametrize("path", ["qwen-Q4_K_M"], indirect=True)
+COMMON = "qwen-Q4_K_M"
+ONE = pytest.mark.parametrize("path", [COMMON], indirect=True)
+OTHERS = [pytest.param(n, marks=pytest.mark.browser) for n in MODELS if n != COMMON]
 
 
-@pytest.fixture(scope="module", params=MODELS)
+@pytest.fixture(scope="module", params=[COMMON, *OTHERS])
 def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return MODELS[request.param](tmp_path_factory.mktemp("chat") / f"{request.param}.gguf")
 
@@ -144,6 +146,7 @@ def test_texts_can_be_continued_too(talker: User) -> None:
     expect(talker.page.locator("#chat-log .user")).to_have_text([QUESTIONS[0]])
 
 
+@pytest.mark.browser
 @ONE
 @pytest.mark.parametrize("name", ["loops", "a tower as JSON", "a class", "recursion"])
 def test_a_hostile_template_is_one_line(talker: User, tmp_path: Path, name: str) -> None:
@@ -156,6 +159,7 @@ def test_a_hostile_template_is_one_line(talker: User, tmp_path: Path, name: str)
     works(talker)
 
 
+@pytest.mark.browser
 @ONE
 def test_screenshots(talker: User, path: Path, repository: Path) -> None:
     """Which are also for those who listen to the page."""

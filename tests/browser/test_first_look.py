@@ -38,6 +38,7 @@ def test_a_story_writes_itself(guest: User) -> None:
     assert box["y"] + box["height"] <= 780  # Run is in the window
 
 
+@pytest.mark.browser
 def test_what_is_asked_for_comes_instead(
     browser: Browser, page_server: Server, golden: str
 ) -> None:

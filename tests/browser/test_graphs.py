@@ -124,6 +124,7 @@ def test_values_are_typed(visitor: Visitor, files: Path) -> None:
     assert visitor.problem("onnx") == f"input 'image': 3 values: expected {3 * SIDE**2}"
 
 
+@pytest.mark.browser
 def test_hostile_files(visitor: Visitor, files: Path) -> None:
     """Each is refused with a message, and the model in use continues."""
     visitor.page.click("#onnx-tab")
@@ -169,6 +170,7 @@ def test_a_search_with_own_files(visitor: Visitor, files: Path) -> None:
     assert visitor.problem("search") == "There is no text to search: paste one."
 
 
+@pytest.mark.browser
 def test_an_encoder_in_gguf(
     visitor: Visitor, files: Path, models: Path, elsewhere: ModelServer, repository: Path
 ) -> None:
@@ -208,6 +210,7 @@ def test_an_encoder_in_gguf(
     assert elsewhere.starts == [0]
 
 
+@pytest.mark.browser
 def test_reading_is_stopped(visitor: Visitor, files: Path) -> None:
     visitor.page.click("#search-tab")
     visitor.give("search", files / "small.onnx", files / "tokenizer.json")
@@ -265,6 +268,7 @@ def test_paraphrases_come_first(finder: Visitor, repository: Path) -> None:
     assert finder.search("Who can repair my tooth?") == [PAGES[1], PAGES[0]]
 
 
+@pytest.mark.browser
 def test_see_and_hear(finder: Visitor, repository: Path) -> None:
     """A photo, a sign and a word, each with one click; and what the microphone hears."""
     finder.page.set_viewport_size({"width": 360, "height": 780})
@@ -290,6 +294,7 @@ def test_see_and_hear(finder: Visitor, repository: Path) -> None:
     assert finder.page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
+@pytest.mark.browser
 def test_models_by_address(finder: Visitor, elsewhere: ModelServer, files: Path) -> None:
     """Opened, kept, in the page's address; a photo, and a sound; cancelled, missing, and wrong."""
     page, problem = finder.page, finder.page.locator("#onnx-problem")

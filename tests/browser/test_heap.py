@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from benches.browser.cost import LOAD
 from benches.browser.python import python_site
 from playwright.sync_api import Browser
@@ -17,6 +18,7 @@ from halfbyte.text.planning import Given
 from halfbyte.web.server import Server
 
 
+@pytest.mark.browser
 def test_the_heap_grows_as_planned(large_model: Path, wheel: Path, browser: Browser) -> None:
     assert wheel.exists()  # and so do the kernels
     path = large_model

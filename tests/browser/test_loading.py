@@ -106,6 +106,7 @@ def forget(python: Python, server: Server) -> None:
     python.run(f"from halfbyte.download import forget\nawait forget('{server.url}')")
 
 
+@pytest.mark.browser
 def test_a_damaged_cached_file_is_fetched_again(
     python: Python, models_server: Server, request: pytest.FixtureRequest
 ) -> None:
@@ -349,6 +350,7 @@ text
 TICKS = "window.ticks = 0; setInterval(() => { window.ticks += 1; }, 1);"
 
 
+@pytest.mark.browser
 @pytest.mark.parametrize("python", ["main"], indirect=True)
 def test_a_page_stays_responsive_while_python_generates_on_its_thread(python: Python) -> None:
     """Timers run between tokens of NumPy, which is slow, but not while `generate` runs."""

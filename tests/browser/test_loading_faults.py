@@ -14,7 +14,10 @@ from tests.browser.conftest import Python
 from tests.support.http_server import Handler, Server, answering, in_pieces
 from tests.support.raw_server import BODY, chunk, chunked, head, measured, raw
 
-pytestmark = pytest.mark.parametrize("python", ["worker"], indirect=True)
+pytestmark = [
+    pytest.mark.browser,  # as tests/download/test_download_faults.py outside a browser
+    pytest.mark.parametrize("python", ["worker"], indirect=True),
+]
 SHA256 = hashlib.sha256(BODY).hexdigest()
 
 # The result for each address: the file, or a message

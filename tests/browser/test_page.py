@@ -102,6 +102,7 @@ def test_a_file_is_chosen(user: User, models: Path) -> None:
     assert user.run() == expected
 
 
+@pytest.mark.browser
 def test_a_file_is_dropped(user: User, models: Path) -> None:
     content = list((models / "Q4_0.gguf").read_bytes())
     user.page.evaluate(DROP, ["dropped.gguf", content])
@@ -131,6 +132,7 @@ def test_an_address(user: User, elsewhere: ModelServer) -> None:
     works(user)
 
 
+@pytest.mark.browser
 def test_an_address_that_is_no_longer_reachable(
     browser: Browser, page_server: Server, elsewhere: ModelServer
 ) -> None:
@@ -155,6 +157,7 @@ def test_an_address_that_is_no_longer_reachable(
     context.close()
 
 
+@pytest.mark.browser
 def test_without_cross_origin_isolation(browser: Browser, site: Site, golden: str) -> None:
     with in_thread(Server(site, isolated=False)) as plain:
         context = browser.new_context(service_workers="block")
@@ -184,6 +187,7 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
         """Nothing."""
 
 
+@pytest.mark.browser
 def test_the_export_on_any_host(browser: Browser, exported: str, golden: str) -> None:
     """A service worker isolates the page at the first visit."""
     context = browser.new_context()

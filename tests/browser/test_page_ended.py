@@ -25,6 +25,8 @@ from tests.support.http_server import in_thread
 from halfbyte.web.server import Server
 from halfbyte.web.site import STORYTELLER, Site
 
+pytestmark = pytest.mark.browser
+
 ENDED = (
     "The browser has ended the page's Python, most likely because memory ran out. "
     "It has been restarted."
@@ -101,7 +103,6 @@ def test_a_worker_that_ends_while_generating(
     expect(unlucky.page.locator("#failure")).to_be_hidden()
 
 
-@pytest.mark.long
 def test_a_worker_that_ends_while_searching(
     browser: Browser, site: Site, files: Path, repository: Path
 ) -> None:
@@ -133,7 +134,6 @@ def test_a_worker_that_ends_while_searching(
         assert user.failures == []
 
 
-@pytest.mark.long
 def test_the_site_s_own_encoder(browser: Browser, site: Site, files: Path) -> None:
     encoder = {"model": files / "small.onnx", "tokenizer": files / "tokenizer.json"}
     with (
@@ -150,7 +150,6 @@ def test_the_site_s_own_encoder(browser: Browser, site: Site, files: Path) -> No
         assert user.failures == []
 
 
-@pytest.mark.long
 def test_the_onnx_model(unlucky: Visitor, files: Path) -> None:
     """With its labels and tokenizer; also if another tab is open when Python ends."""
     unlucky.page.click("#onnx-tab")

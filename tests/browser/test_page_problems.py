@@ -23,6 +23,8 @@ from halfbyte.core.backends.library import packaged
 from halfbyte.web.server import Server
 from halfbyte.web.site import Site
 
+pytestmark = pytest.mark.browser
+
 BROKEN = {
     "text": (b"Once upon a time, there was no model.", "not a model file that halfbyte reads"),
     "truncated": (None, "bytes expected at offset"),

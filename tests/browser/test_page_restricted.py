@@ -49,6 +49,7 @@ def fails(user: User, text: str | re.Pattern[str]) -> None:
     expect(user.page.locator("#run")).to_be_disabled()
 
 
+@pytest.mark.browser
 def test_an_insecure_origin(
     browser: Browser, site: Site, golden: str, elsewhere: ModelServer, repository: Path
 ) -> None:
@@ -75,6 +76,7 @@ def without_storage(site: Site) -> Site:
     return beginning(site, BLOCKED, *modules)
 
 
+@pytest.mark.browser
 def test_site_data_blocked(
     browser: Browser, site: Site, golden: str, elsewhere: ModelServer
 ) -> None:
@@ -107,6 +109,7 @@ def test_the_policy_forbids_eval_and_other_origins(user: User, page_server: Serv
     user.failures.clear()
 
 
+@pytest.mark.browser
 @pytest.mark.parametrize("asked", ["    mayCompile();", ""], ids=["first", "by Pyodide"])
 def test_a_policy_without_webassembly(
     browser: Browser, site: Site, repository: Path, asked: str
@@ -122,6 +125,7 @@ def test_a_policy_without_webassembly(
         picture(user, repository, "policy")
 
 
+@pytest.mark.browser
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
@@ -142,6 +146,7 @@ def test_files_that_are_missing_or_broken(
         fails(user, re.compile(re.escape(expected)))
 
 
+@pytest.mark.browser
 def test_webassembly_under_another_type(browser: Browser, page_server: Server) -> None:
     """Some hosts send it as application/octet-stream."""
     context = browser.new_context()
@@ -157,6 +162,7 @@ def test_webassembly_under_another_type(browser: Browser, page_server: Server) -
     leave(context)
 
 
+@pytest.mark.browser
 def test_missing_scripts(browser: Browser, page_server: Server) -> None:
     context = browser.new_context()
     context.route("**/chat.mjs", lambda route: route.abort())
@@ -168,6 +174,7 @@ def test_missing_scripts(browser: Browser, page_server: Server) -> None:
         expect(user.page.locator("#unstarted")).to_be_hidden(timeout=READY)
 
 
+@pytest.mark.browser
 def test_a_tab_with_a_missing_module(
     browser: Browser, page_server: Server, repository: Path
 ) -> None:

@@ -24,6 +24,8 @@ from tests.support.packages import axe
 from halfbyte.web.server import Server
 from halfbyte.web.site import Site
 
+pytestmark = pytest.mark.browser
+
 __all__ = ["exported"]
 
 WIDTHS = (320, 360, 768, 1280, 3840)  # pixels

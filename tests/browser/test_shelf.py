@@ -21,6 +21,8 @@ from halfbyte.text.opening import open_model
 from halfbyte.web.server import Server
 from halfbyte.web.site import STORYTELLER, Site
 
+pytestmark = pytest.mark.browser
+
 HUB = "https://huggingface.co"
 NAMES = (
     *("README.md", "a-F32.gguf", "a-Q4_0-00002-of-00002.gguf", "a-Q4_0-00001-of-00002.gguf"),

@@ -17,7 +17,8 @@ import halfbyte
 TOKENS = 60
 MODELS = ("F32", "Q8_0", "Q4_0", "Q4_K_M")
 
-isolated = pytest.mark.parametrize("python", ["worker", "main"], indirect=True)
+MAIN = pytest.param("main", marks=pytest.mark.browser)
+isolated = pytest.mark.parametrize("python", ["worker", MAIN], indirect=True)
 in_worker = pytest.mark.parametrize("python", ["worker"], indirect=True)
 plain = pytest.mark.parametrize("python", ["plain"], indirect=True)
 
@@ -209,6 +210,7 @@ path.unlink()
     assert same == [True] * 5
 
 
+@pytest.mark.browser
 @in_worker
 def test_the_weights_are_not_in_the_heap(python: Python, models: Path) -> None:
     """Loading repeatedly needs no more memory than once, in either memory, closed or not."""
@@ -278,6 +280,7 @@ cores._browser_cores = browser_cores
     assert python.run(code) == [True, True]
 
 
+@pytest.mark.browser
 @in_worker
 def test_no_wake_is_lost(python: Python, models: Path) -> None:
     """Runs after pauses of all lengths around the time after which workers fall asleep."""
@@ -484,6 +487,7 @@ await workers_end()
     assert kept == 0
 
 
+@pytest.mark.browser
 @plain
 def test_a_page_that_is_not_isolated(python: Python, models: Path) -> None:
     """One thread, and a warning that names the headers to those who ask for more."""

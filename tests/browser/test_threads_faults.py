@@ -16,6 +16,8 @@ import halfbyte
 from halfbyte.web.server import Server
 from halfbyte.web.site import Site
 
+pytestmark = pytest.mark.browser
+
 in_worker = pytest.mark.parametrize("python", ["worker"], indirect=True)
 
 

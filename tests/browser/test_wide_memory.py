@@ -18,6 +18,8 @@ from halfbyte.download.transfer import START
 from halfbyte.quantize.gguf_writer import GGUFWriter, TensorInfo
 from halfbyte.quantize.presets import presets
 
+pytestmark = pytest.mark.browser
+
 TOKENS = 60
 MODELS = ("F32", "Q8_0", "Q4_0", "Q4_K_M")
 
