@@ -116,7 +116,16 @@ def runs_here(name: str) -> str:
     return name
 
 
-@pytest.fixture(params=BACKENDS)
+# Of tables that are emulated here, the models of most tests run on one.
+ONCE = [
+    pytest.param(name, marks=pytest.mark.long)
+    if name in EMULATED and name in ("native-neon", "native-dotprod")
+    else name
+    for name in BACKENDS
+]
+
+
+@pytest.fixture(params=ONCE)
 def backend(request: pytest.FixtureRequest) -> str:
     """Each backend in turn."""
     return runs_here(request.param)

@@ -130,7 +130,7 @@ def test_the_output_of_a_command(name: str, models: Path, out: Path, capsys: Cap
         for path in out.iterdir():
             if not earlier:
                 path.unlink()
-        for place in places(size)[:: 3 if name in SLOW else 1]:
+        for place in places(size)[:: 3 if name in SLOW or not earlier else 1]:
             capsys.readouterr()
             with largest(place):
                 assert main(arguments) == 2, place

@@ -18,6 +18,7 @@ def collected(repository: Path, *options: str) -> set[str]:
     return {line for line in done.stdout.splitlines() if "::" in line}
 
 
+@pytest.mark.long
 def test_forms_of_the_suite(repository: Path) -> None:
     """The short form has cases of every kind; later passes leave out what is measured once."""
     every = collected(repository)

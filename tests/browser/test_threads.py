@@ -36,8 +36,11 @@ results = []
 for name in {models}:
     for threads in (1, 2, 3, 4):
         model = await halfbyte.load_url(f"/models/{{name}}.gguf", keep=False, threads=threads)
-        await asyncio.sleep(0.2)  # without a blocking wait for workers, they start now
-        ready = sum(crew.ready for crew in workers._crews.values())
+        for _ in range(100):  # without a blocking wait for workers, they start now
+            ready = sum(crew.ready for crew in workers._crews.values())
+            if ready == threads - 1:
+                break
+            await asyncio.sleep(0.01)
         text = model.generate("", max_tokens={tokens}, temperature=0)
         results.append([name, model.executable.backend, model.executable.threads, ready, text])
         model.close()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.onnx.session.models import added
+from tests.support.sampled import sampled
 
 from halfbyte.cli import main, quantize_command
 from halfbyte.cli.commands import make_parser
@@ -106,7 +107,7 @@ def check(
     return code
 
 
-@pytest.mark.parametrize("kind", GARBAGE)
+@pytest.mark.parametrize("kind", sampled(GARBAGE, 2))
 def test_garbage(
     kind: str, storyteller: Path, graph: Path, repository: Path, tmp_path: Path,
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
@@ -142,7 +143,7 @@ def test_every_command_that_opens_files_is_tested() -> None:
     assert here == set(_parsers()) - {"demo", "pull"}
 
 
-@pytest.mark.parametrize("name", _parsers())
+@pytest.mark.parametrize("name", sampled(_parsers(), 2))
 def test_every_option(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

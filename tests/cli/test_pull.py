@@ -12,6 +12,7 @@ import pytest
 from tests.formats.files import write_small
 from tests.formats.folders import write_folder
 from tests.support.hub_server import COMMIT, TOKEN, Hub, Repository, serving
+from tests.support.sampled import often
 from tests.support.tools import largest
 
 from halfbyte.download.choice import Reference, choose, parse
@@ -62,7 +63,7 @@ JUNK = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("shards", often([1, 3], [3]))
 def test_a_pulled_model_runs(hub: Hub, run: Run, shards: int, tmp_path: Path) -> None:
     output = folder_files(tmp_path, shards)
     hub.repositories["org/model"] = Repository(output | JUNK)
@@ -96,6 +97,7 @@ def test_an_interrupted_transfer_is_resumed(hub: Hub, run: Run) -> None:
     assert asked == [None, f"bytes={10 << 20}-"]
 
 
+@pytest.mark.long
 def test_complete_files_are_kept(hub: Hub, run: Run, tmp_path: Path) -> None:
     """After one file failed, the others are not fetched again."""
     output = folder_files(tmp_path, 3)
@@ -112,7 +114,7 @@ def test_complete_files_are_kept(hub: Hub, run: Run, tmp_path: Path) -> None:
     assert files(Path(second.stdout.strip())) == output
 
 
-@pytest.mark.parametrize("taken_up", [False, True])
+@pytest.mark.parametrize("taken_up", often([False, True], [False]))
 def test_a_full_disk(hub: Hub, run: Run, taken_up: bool) -> None:
     """At the first bytes, or when a transfer is resumed; with free space it continues."""
     content = b"GGUF" + bytes(24 << 20)
@@ -131,6 +133,7 @@ def test_a_full_disk(hub: Hub, run: Run, taken_up: bool) -> None:
     assert Path(done.stdout.strip()).read_bytes() == content
 
 
+@pytest.mark.long
 def test_gguf_files(hub: Hub, run: Run, tmp_path: Path) -> None:
     whole = write_small(tmp_path / "m.gguf").read_bytes()
     names = ["m-Q4_0.gguf", "m-Q8_0.gguf", "big-00001-of-00002.gguf", "big-00002-of-00002.gguf"]
@@ -185,21 +188,33 @@ def one_line(done: Done) -> str:
     return done.stderr
 
 
-def test_gated_and_private_repositories(hub: Hub, run: Run, tmp_path: Path) -> None:
+CLOSED = {
+    "org/none": "no such repository; a private one needs HF_TOKEN",
+    "org/private": "no such repository; a private one needs HF_TOKEN",
+    "org/gated": "its terms must be accepted on its page, and HF_TOKEN set",
+    "org/empty": "holds no model that halfbyte reads: README.md",
+    "a b": "expected a repository such as org/name",
+    "../../etc": "expected a repository such as org/name",
+}
+
+
+@pytest.fixture
+def closed(hub: Hub, tmp_path: Path) -> None:
+    """Repositories that are not for everyone."""
     output = folder_files(tmp_path)
     hub.repositories["org/private"] = Repository(output, private=True)
     hub.repositories["org/gated"] = Repository(output, gated=True)
     hub.repositories["org/empty"] = Repository({"README.md": b""})
-    expected = {
-        "org/none": "org/none: no such repository; a private one needs HF_TOKEN",
-        "org/private": "org/private: no such repository; a private one needs HF_TOKEN",
-        "org/gated": "org/gated: its terms must be accepted on its page, and HF_TOKEN set",
-        "org/empty": "org/empty: holds no model that halfbyte reads: README.md",
-        "a b": "a b: expected a repository such as org/name",
-        "../../etc": "../../etc: expected a repository such as org/name",
-    }
-    for name, problem in expected.items():
-        assert one_line(run("pull", name)) == f"error: {problem}\n"
+
+
+@pytest.mark.usefixtures("closed")
+@pytest.mark.parametrize("name", often(CLOSED, ["org/private", "org/gated", "org/empty", "a b"]))
+def test_closed_repositories(name: str, run: Run) -> None:
+    assert one_line(run("pull", name)) == f"error: {name}: {CLOSED[name]}\n"
+
+
+@pytest.mark.usefixtures("closed")
+def test_a_token_opens_repositories(run: Run) -> None:
     late = run("pull", "org/gated", "--revision", "v9")
     assert one_line(late) == "error: org/gated: no such revision\n"
     for name in ("org/private", "org/gated"):

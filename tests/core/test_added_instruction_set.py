@@ -125,12 +125,14 @@ def test_it_touches_two_files_besides_its_own(repository: Path, kernels: Path) -
     assert own <= changed
 
 
+@pytest.mark.long
 def test_it_describes_itself(library: Library) -> None:
     assert library.instruction_sets == ["vectors", "scalar"]
     capabilities = library.capabilities("vectors")
     assert capabilities == {"REGISTER_LANES": 16, "BYTE_PRODUCTS": 1, "UNPACKED_FASTER": 0}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", sorted({case.operator.name for case in CASES}))
 def test_operators(name: str, library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     """The ordinary cases, as the other tables have them."""

@@ -19,6 +19,8 @@ from halfbyte.errors import HalfbyteError
 from halfbyte.text import footprint
 from halfbyte.text.planning import LEVELS, Given, plan
 
+FEW = 5  # layers, where their number does not matter
+
 
 def with_app(megabytes: float, low: float = 0.0, high: float = 0.0) -> Profile:
     profile = load_profile("pixel-6")
@@ -39,9 +41,9 @@ def watch(folder: Path, megabytes: int) -> Path:
 
 
 def fit(
-    repository: Path, megabytes: float, level: str = "baseline", kind: str = "Q8_0", **given: Any
+    repository: Path, megabytes: float, level: str = "baseline", layers: int = 0, **given: Any
 ) -> Fit[Need]:
-    file = zeros(repository, "smollm2-135m", kind)
+    file = zeros(repository, "smollm2-135m", "Q8_0", layers)
     return Fitter(file, with_app(megabytes)).fit(level, Given(**given))
 
 
@@ -52,12 +54,12 @@ def _an_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_bytes_are_those_of_the_plan(repository: Path) -> None:
-    result = fit(repository, 1000)
-    planned = plan(zeros(repository, "smollm2-135m", "Q8_0"), LEVELS["baseline"])
+    result = fit(repository, 1000, layers=FEW)
+    planned = plan(zeros(repository, "smollm2-135m", "Q8_0", FEW), LEVELS["baseline"])
     assert result.asked.memory == planned.memory
     assert result.asked.total == result.asked.private == planned.total
-    assert fit(repository, result.asked.total / 1e6 + 0.001).fits
-    assert not fit(repository, result.asked.total / 1e6 - 0.001).fits
+    assert fit(repository, result.asked.total / 1e6 + 0.001, layers=FEW).fits
+    assert not fit(repository, result.asked.total / 1e6 - 0.001, layers=FEW).fits
 
 
 def test_pages_that_the_system_may_drop_do_not_count(repository: Path) -> None:
@@ -96,7 +98,7 @@ def test_smaller_types_have_the_sizes_of_quantized_files(repository: Path) -> No
 
 
 def test_unknown_sizes_are_reported(repository: Path) -> None:
-    file = zeros(repository, "smollm2-135m", "Q4_0")
+    file = zeros(repository, "smollm2-135m", "Q4_0", FEW)
     total = plan(file, LEVELS["baseline"]).total / 1e6
     for low, high, sure in ((total - 1, total + 9, False), (total + 1, total + 9, True)):
         asked = Fitter(file, with_app(total + 5, low, high)).fit("baseline", Given()).asked
@@ -105,11 +107,12 @@ def test_unknown_sizes_are_reported(repository: Path) -> None:
 
 
 def test_a_model_that_cannot_fit(repository: Path) -> None:
-    result = fit(repository, 30)
+    result = fit(repository, 30, layers=FEW)
     assert not result.fits
     assert result.would == []
 
 
+@pytest.mark.long
 def test_a_shorter_context_is_tried_with_smaller_levels(repository: Path) -> None:
     """This is tried if no level fits with its own context."""
     least = min(need.private for need in fit(repository, 1000).levels.values()) / 1e6

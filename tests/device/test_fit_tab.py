@@ -39,8 +39,10 @@ def with_tab(megabytes: float, low: float = 0.0, high: float = 0.0) -> Profile:
     return replace(profile, memory=replace(profile.memory, tab_mb=tab, app_mb=app))
 
 
-def fit(repository: Path, megabytes: float, kind: str = "Q8_0", **given: Any) -> Fit[Need]:
-    file = zeros(repository, "smollm2-135m", kind)
+def fit(
+    repository: Path, megabytes: float, kind: str = "Q8_0", layers: int = 0, **given: Any
+) -> Fit[Need]:
+    file = zeros(repository, "smollm2-135m", kind, layers)
     return Fitter(file, with_tab(megabytes), tab=True).fit("baseline", Given(**given))
 
 
@@ -61,8 +63,8 @@ def test_the_heap_has_the_file_once(storyteller: Path, tmp_path: Path, kind: str
 
 
 def test_a_tab_s_limit_decides(repository: Path) -> None:
-    total = fit(repository, 1000).asked.total
-    roomy, tight = fit(repository, total / 1e6 + 0.001), fit(repository, total / 1e6 - 0.001)
+    total = fit(repository, 1000, layers=5).asked.total
+    roomy, tight = (fit(repository, total / 1e6 + off, layers=5) for off in (0.001, -0.001))
     assert (roomy.fits, tight.fits) == (True, False)
     assert (roomy.place, roomy.threads) == ("tab", 1)
     assert roomy.limit_mb.value == pytest.approx(total / 1e6 + 0.001)
@@ -77,6 +79,7 @@ def test_no_tab_has_more_than_is_addressed(addressed: int) -> None:
     assert (large.low, large.value, large.high) == (2000, addressed / 1e6, addressed / 1e6)
 
 
+@pytest.mark.long
 def test_a_model_beyond_32_bits(repository: Path) -> None:
     """Its file is no array, and may be larger than one; 64 bits end at 16 GiB."""
     file = zeros(repository, "mistral-7b", "Q4_0")
@@ -106,6 +109,7 @@ def test_a_graph_larger_than_an_array_fits_no_tab(
     assert f"DOES NOT FIT: the file has {size / 1e6:.0f} MB; an array has" in _verdict(result)
 
 
+@pytest.mark.long
 def test_each_suggestion_fits(repository: Path) -> None:
     result = fit(repository, 255)
     assert not result.fits

@@ -102,6 +102,7 @@ def test_a_known_device_is_paced_from_its_first_token(task: Task) -> None:
     assert (result["sustained_tokens_s"] > 0.97 * quantities(limited)["sustained_tokens_s"]).all()
 
 
+@pytest.mark.long
 def test_an_unknown_device_is_learned(task: Task) -> None:
     """Its resistance to the air is up to twice that of the profile."""
     s = simulate(task, phone(6.0, 20.0), governor="pacing", minutes=100, draws=20)

@@ -19,6 +19,7 @@ from tests.device.devices import (
     one_node,
     small_plan,
 )
+from tests.support.sampled import often
 
 from halfbyte.device.profile import load_profile
 from halfbyte.device.recording import Simulation
@@ -82,6 +83,7 @@ def test_the_step_does_not_matter_at_constant_power(task: Task) -> None:
         )  # fmt: skip
 
 
+@pytest.mark.long
 def test_the_step_matters_little_with_leakage(task: Task) -> None:
     def heat(step: float) -> Any:
         profile = load_profile("pixel-6")
@@ -93,8 +95,8 @@ def test_the_step_matters_little_with_leakage(task: Task) -> None:
     assert errors[0] > 1.5 * errors[1] > 2.2 * errors[2]  # of first order
 
 
-@pytest.mark.parametrize("governor", GOVERNORS)
-@pytest.mark.parametrize("name", PHONES)
+@pytest.mark.parametrize("governor", often(GOVERNORS, ["power-allocator", "pacing"]))
+@pytest.mark.parametrize("name", often(PHONES, [PHONES[0]]))
 def test_hotter_air_never_gives_more_tokens(governor: str, name: str, task: Task) -> None:
     tokens = [
         simulate(

@@ -17,6 +17,7 @@ from tests.device.test_fit import with_app
 from tests.device.test_fit_graphs import DEEP, WIDE, perceptron, saved
 from tests.device.test_simulate_command import Run, run, write_phone
 from tests.onnx.graphs import Net
+from tests.support.sampled import often
 from tools.onnx_models.builder import FLOAT
 
 from halfbyte.device import plot
@@ -191,7 +192,7 @@ def test_bursts_take_time(task: Runs) -> None:
 # ---- heat ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("governor", LIMITING)
+@pytest.mark.parametrize("governor", often(LIMITING, ["pacing"]))
 def test_governors_hold_the_control_temperature(governor: str, task: Runs) -> None:
     s = simulate(task, one_node(control=40), governor=governor, minutes=40, draws=3)
     soc = s.temperatures["soc"][s.seconds > 1500]
@@ -200,6 +201,7 @@ def test_governors_hold_the_control_temperature(governor: str, task: Runs) -> No
     assert governor == "pacing" or (quantities(s)["throttle_s"] < 600).all()
 
 
+@pytest.mark.long
 def test_a_known_device_is_paced_from_its_first_run(task: Runs) -> None:
     core = replace(cluster(), voltages_mv=Steps(tuple(600.0 + 40 * i for i in range(16))))
     s = simulate(task, one_node([core], control=37), governor="pacing", minutes=60, draws=4)
@@ -225,7 +227,7 @@ def test_numpy_computes_on_one_core(tmp_path: Path, task: Runs) -> None:
 # ---- its own time --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("governor", GOVERNORS)
+@pytest.mark.parametrize("governor", often(GOVERNORS, ["pacing"]))
 def test_thousands_of_runs_per_second_are_simulated_quickly(governor: str, tmp_path: Path) -> None:
     net = Net()
     tiny = Runs(planned(tmp_path, net.proto(net.node("Relu", net.input("x", FLOAT, [1, 8])))))

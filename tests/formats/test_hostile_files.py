@@ -33,7 +33,7 @@ from halfbyte.quantize.gguf_writer import write_gguf
 from halfbyte.text.opening import open_model
 from halfbyte.weights import FORMATS
 
-MUTATIONS = 400  # of each format
+MUTATIONS = [100, pytest.param(400, marks=pytest.mark.long)]  # of each format
 MEMORY = 4 << 20  # the files are smaller than 200 kB
 ADDRESS_SPACE = 600 << 20  # of a process that reads hostile files
 
@@ -94,14 +94,15 @@ def mutate(data: bytearray, random: np.random.Generator) -> None:
         data[at:at] = random.bytes(int(random.integers(1, 9)))
 
 
+@pytest.mark.parametrize("count", MUTATIONS)
 @pytest.mark.parametrize("name", WRITERS)
-def test_mutated_files_are_refused_or_used(name: str, tmp_path: Path) -> None:
+def test_mutated_files_are_refused_or_used(name: str, count: int, tmp_path: Path) -> None:
     whole = WRITERS[name](tmp_path / "whole.bin").read_bytes()
     (tmp_path / "tokenizer.bin").write_bytes(tokenizer_bytes())
     (tmp_path / "whole-tokenizer.bin").unlink(missing_ok=True)
     path, random, refused = tmp_path / "mutant.bin", np.random.default_rng(0), 0
     use(tmp_path / "whole.bin")  # imports on demand do not count as a file's memory
-    for index in range(MUTATIONS):
+    for index in range(count):
         data = bytearray(whole)
         for _ in range(random.integers(1, 4)):
             mutate(data, random)
@@ -118,7 +119,7 @@ def test_mutated_files_are_refused_or_used(name: str, tmp_path: Path) -> None:
             assert message.startswith((str(path), str(tmp_path / "tokenizer.bin")))
             assert "\n" not in message
             assert len(message) < len(str(path)) + 600
-    assert MUTATIONS // 4 < refused < MUTATIONS
+    assert count // 4 < refused < count
 
 
 @pytest.mark.parametrize("name", WRITERS)

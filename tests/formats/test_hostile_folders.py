@@ -17,7 +17,7 @@ from tests.support.tools import load_tool
 from halfbyte.errors import FormatError, HalfbyteError
 from halfbyte.text.opening import open_model
 
-MUTATIONS = 150
+MUTATIONS = [50, pytest.param(150, marks=pytest.mark.long)]
 BIN = "pytorch_model.bin"
 INDEX = "model.safetensors.index.json"
 SAFETENSORS = "model.safetensors"
@@ -43,13 +43,14 @@ CASES: dict[str, tuple[Callable[[Path], Path], str]] = {
 }
 
 
+@pytest.mark.parametrize("count", MUTATIONS)
 @pytest.mark.parametrize("name", CASES)
-def test_mutated_folders_are_refused_or_used(name: str, tmp_path: Path) -> None:
+def test_mutated_folders_are_refused_or_used(name: str, count: int, tmp_path: Path) -> None:
     write, spoiled = CASES[name]
     path = write(tmp_path / "m")
     target = path / spoiled if spoiled else path
     whole, random, refused = target.read_bytes(), np.random.default_rng(0), 0
-    for index in range(MUTATIONS):
+    for index in range(count):
         content = bytearray(whole)
         for _ in range(random.integers(1, 4)):
             mutate(content, random)
@@ -66,7 +67,7 @@ def test_mutated_folders_are_refused_or_used(name: str, tmp_path: Path) -> None:
             assert message.startswith(str(tmp_path))
             assert "\n" not in message
             assert len(message) < len(str(path)) + 600
-    assert MUTATIONS // 8 < refused < MUTATIONS
+    assert count // 8 < refused < count
 
 
 def test_more_layers_than_there_are_take_no_memory(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from halfbyte.text.opening import open_model
 from halfbyte.weights import F32, Tensor
 
 F64 = npt.NDArray[np.float64]
-STEPS = 200
 
 # Mean KL divergence of our distribution from llama.cpp's, in nats. It remains because llama.cpp
 # rounds activations (to F16 for F16 weights, to int8 with F16 scales for blocks); we do not, or do
@@ -78,7 +77,10 @@ def as_f32(source: Path, target: Path) -> None:
 
 @pytest.fixture(
     scope="module",
-    params=["storyteller", pytest.param("stories260K", marks=pytest.mark.data)],
+    params=[
+        "storyteller",
+        pytest.param("stories260K", marks=[pytest.mark.data, pytest.mark.long]),
+    ],
 )
 def source(request: pytest.FixtureRequest, storyteller: Path) -> Iterator[Path]:
     if request.param == "storyteller":
@@ -87,15 +89,16 @@ def source(request: pytest.FixtureRequest, storyteller: Path) -> Iterator[Path]:
         yield request.getfixturevalue("data") / "llama2c" / "stories260K.bin"
 
 
+@pytest.mark.parametrize("steps", [60, pytest.param(200, marks=pytest.mark.long)])
 @pytest.mark.parametrize("kind", BOUNDS)
-def test_distributions_agree(source: Path, kind: str, tmp_path: Path) -> None:
+def test_distributions_agree(source: Path, kind: str, steps: int, tmp_path: Path) -> None:
     target = tmp_path / f"{kind}.gguf"
     if kind == "fp32":
         as_f32(source, target)
     else:
         quantize_file(source, kind, target)
-    ids, theirs = distributions(target, STEPS)
-    assert len(ids) == STEPS + 1
+    ids, theirs = distributions(target, steps)
+    assert len(ids) == steps + 1
     np.testing.assert_allclose(np.exp(theirs).sum(axis=1), 1, rtol=1e-3)
     with halfbyte.load(target) as model:
         ours = log_softmax(model.logits(ids[:-1]))

@@ -22,6 +22,9 @@ from halfbyte.text.opening import open_model
 from halfbyte.text.tokenizers import load_tokenizer
 from halfbyte.weights import F32, Tensor
 
+# Numbers of texts
+MORE = pytest.mark.parametrize("count", [600, pytest.param(1500, marks=pytest.mark.long)])
+
 WIDTH = 32
 MATRICES = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
 
@@ -80,18 +83,20 @@ def composed(texts: Sequence[str]) -> list[str]:
     return [unicodedata.normalize("NFC", text).replace("\u017f", "s") for text in texts]
 
 
+@MORE
 @pytest.mark.parametrize("name", ["gpt-2", "llama-bpe", "dbrx", "qwen2", "smollm"])
-def test_byte_level(name: str, repository: Path, tmp_path: Path) -> None:
+def test_byte_level(name: str, count: int, repository: Path, tmp_path: Path) -> None:
     judge = hugging_face.byte_level(SPLITS[name], hugging_face.lines(repository))
     judge.save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "tokenizer_config.json").write_text('{"eos_token": "<|end|>"}', encoding="utf-8")
     write_model(tmp_path / "model.gguf", tokenizer_metadata(tmp_path))
-    texts = composed(strings(1500, extra=hugging_face.SPECIAL))
+    texts = composed(strings(count, extra=hugging_face.SPECIAL))
     assert differences(tmp_path / "model.gguf", texts) == []
 
 
+@MORE
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
-def test_sentencepiece(kind: str, repository: Path, tmp_path: Path) -> None:
+def test_sentencepiece(kind: str, count: int, repository: Path, tmp_path: Path) -> None:
     """With the part of SentencePiece's normalization that llama.cpp has."""
     options = {"normalization_rule_name": "identity", "remove_extra_whitespaces": False}
     bytes_too = kind == "bpe"
@@ -100,18 +105,19 @@ def test_sentencepiece(kind: str, repository: Path, tmp_path: Path) -> None:
     )
     (tmp_path / "tokenizer.model").write_bytes(model)
     write_model(tmp_path / "model.gguf", tokenizer_metadata(tmp_path / "tokenizer.model"))
-    texts = strings(1500, extra=("<s>", "</s>", "<unk>"))
+    texts = strings(count, extra=("<s>", "</s>", "<unk>"))
     # With a unigram model, llama.cpp puts no space before a text of spaces only.
     texts = [text for text in texts if kind == "bpe" or text.strip(" ")]
     assert differences(tmp_path / "model.gguf", texts) == []
 
 
 @pytest.mark.data
+@pytest.mark.parametrize("count", [1000, pytest.param(4000, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", ["gpt-2", "llama-spm", "bert-bge"])
-def test_real_vocabularies(name: str, data: Path, tmp_path: Path) -> None:
+def test_real_vocabularies(name: str, count: int, data: Path, tmp_path: Path) -> None:
     metadata = open_model(data / f"gguf-vocab/ggml-vocab-{name}.gguf").metadata
     write_model(tmp_path / "model.gguf", metadata)
-    texts = strings(4000)
+    texts = strings(count)
     if name == "bert-bge":  # llama.cpp's tables of accents and of control characters are simpler
         texts = [
             "".join(c for c in text if c in " \n" or (c.isprintable() and c < "\u0300")

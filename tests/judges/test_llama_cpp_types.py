@@ -17,6 +17,7 @@ import pytest
 import xllamacpp
 from tests.judges.test_llama_cpp import divergence, log_softmax
 from tests.judges.test_llama_cpp_architectures import log_probabilities
+from tests.support.sampled import sampled
 from tests.support.tools import load_tool
 
 import halfbyte
@@ -33,6 +34,8 @@ QUANTIZED = [name for name, f in FORMATS.items() if f.block > 1]
 WRITTEN = [name for name in QUANTIZED if FORMATS[name].presets]
 READ = [name for name in QUANTIZED if name not in WRITTEN]
 PRESETS = [*WRITTEN, "Q4_K_M", "Q5_K_M"]
+
+SLOW = ("IQ2_XS", "IQ2_S", "IQ1_S", "IQ1_M")  # llama.cpp's encoders take tens of seconds
 
 # Mean KL divergence in nats. llama.cpp rounds activations to int8 in blocks of 256 for K-quants,
 # in blocks of 32 with F16 scales for the others.
@@ -62,27 +65,34 @@ def encoded_by_ggml(x: F32, name: str) -> npt.NDArray[np.uint8]:
     return rows
 
 
-def data() -> dict[str, F32]:
+def data(rows: int = 96) -> dict[str, F32]:
     """Weights like those of models: normal, with long tails, of unlike rows and columns."""
     random = np.random.default_rng(0)
-    normal = random.standard_normal((96, 1024)) / 32
-    unlike = np.exp(random.standard_normal((96, 1)) + random.standard_normal((1, 1024)) / 2)
+    normal = random.standard_normal((rows, 1024)) / 32
+    unlike = np.exp(random.standard_normal((rows, 1)) + random.standard_normal((1, 1024)) / 2)
     cases = {
         "normal": normal,
-        "long tails": random.standard_t(4, (96, 1024)) / 32,
+        "long tails": random.standard_t(4, (rows, 1024)) / 32,
         "off centre": normal + 0.02,
         "unlike sizes": normal * unlike,
     }
     return {name: values.astype(np.float32) for name, values in cases.items()}
 
 
-@pytest.mark.parametrize("name", QUANTIZED)
-def test_what_ggml_encodes_is_decoded_as_gguf_does(name: str) -> None:
-    for label, x in data().items():
-        rows = encoded_by_ggml(x, name)
-        expected = gguf.quants.dequantize(rows, gguf.GGMLQuantizationType[name])
-        np.testing.assert_array_equal(FORMATS[name].decode(rows), expected, label)
-        decoded = Codec().decode(FORMATS[name], rows, x.shape[1])
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        *((name, 96) for name in WRITTEN),
+        *((name, 4) for name in READ if name not in SLOW),
+        *(pytest.param(name, 96, marks=pytest.mark.long) for name in READ),
+    ],
+)
+def test_what_ggml_encodes_is_decoded_as_gguf_does(name: str, rows: int) -> None:
+    for label, x in data(rows).items():
+        encoded = encoded_by_ggml(x, name)
+        expected = gguf.quants.dequantize(encoded, gguf.GGMLQuantizationType[name])
+        np.testing.assert_array_equal(FORMATS[name].decode(encoded), expected, label)
+        decoded = Codec().decode(FORMATS[name], encoded, x.shape[1])
         np.testing.assert_array_equal(decoded, expected, label)
 
 
@@ -114,7 +124,7 @@ def logits(path: Path, weights: str = "auto") -> F32:
         return rows
 
 
-@pytest.mark.parametrize("kind", PRESETS)
+@pytest.mark.parametrize("kind", sampled(PRESETS, 3))
 def test_distributions_agree(kind: str, random_model: Path, tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     quantize_file(random_model, kind, path)
@@ -153,7 +163,17 @@ def plain_q4_k(random_model: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.mark.parametrize("name", READ)
-def test_types_that_are_only_read(
+def test_types_that_are_only_read(name: str, repository: Path, tmp_path: Path) -> None:
+    """Random blocks, which take no encoder."""
+    path = tmp_path / "m.gguf"
+    load_tool(repository, "make_model").make_model(path, "tiny-256", name, blocks=True)
+    theirs = log_probabilities(path, IDS, LENGTHS, 512)
+    assert divergence(theirs, log_softmax(logits(path))) <= BOUND
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", READ)
+def test_types_that_llama_cpp_encodes(
     name: str, random_model: Path, plain_q4_k: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "m.gguf"

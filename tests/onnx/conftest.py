@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.conftest import BACKENDS, runs_here
+from tests.conftest import ONCE, runs_here
 
 TEXT_ONLY = "wasm-relaxed64"
 
 
-@pytest.fixture(params=[name for name in BACKENDS if name != TEXT_ONLY])
+@pytest.fixture(params=[name for name in ONCE if name != TEXT_ONLY])
 def backend(request: pytest.FixtureRequest) -> str:
     """Each backend in turn; a required one that does not run here fails."""
     return runs_here(request.param)

@@ -27,7 +27,7 @@ from halfbyte.onnx.lowering import lowered
 
 PARTS = 5  # of the sweep; one of them runs here, and all with `differential --sweep`
 RANDOM = 1200
-SOME, FEW = 3, 9  # one of so many changes runs on fast kernels, and on slow ones
+SOME, FEW = 6, 18  # one of so many changes runs on fast kernels, and on slow ones
 
 
 @pytest.fixture(scope="module")

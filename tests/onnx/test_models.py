@@ -22,6 +22,7 @@ from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 from onnxruntime.quantization.shape_inference import quant_pre_process
 from tests.onnx.exact_sums import exact_sums
 from tests.support import wasm
+from tests.support.sampled import often
 from tools.onnx_models import make, minilm, save
 
 from halfbyte.core import ops
@@ -243,6 +244,7 @@ WAYS: dict[str, tuple[Quantizer, dict[str, float]]] = {
     "blocks in integers": (nbits(4, symmetric=True), {"bert-small": 2.5e-2}),
 }
 CASES = [(way, name) for way, (_, bounds) in WAYS.items() for name in bounds]
+QUICK = [(way, name) for way, name in CASES if name != "mobilenet-v2-small" or way == "fp16"]
 
 
 @pytest.fixture(scope="module")
@@ -264,7 +266,7 @@ def quiet() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("quiet")
-@pytest.mark.parametrize(("way", "name"), CASES)
+@pytest.mark.parametrize(("way", "name"), often(CASES, QUICK))
 def test_quantized(way: str, name: str, sources: dict[str, Path], tmp_path: Path) -> None:
     """All backends have the results of ONNX Runtime, which differ from the float32 model's."""
     quantizer, bounds = WAYS[way]
@@ -338,7 +340,7 @@ EMBEDDERS: dict[str, tuple[Quantizer | None, float]] = {
 
 
 @pytest.mark.usefixtures("quiet")
-@pytest.mark.parametrize("way", EMBEDDERS)
+@pytest.mark.parametrize("way", often(EMBEDDERS, ["fp32", "int8"]))
 def test_sentence_embeddings(way: str, embedder: Path, tokens: Feeds, tmp_path: Path) -> None:
     """all-MiniLM-L6-v2 with its trained weights."""
     quantizer, bound = EMBEDDERS[way]

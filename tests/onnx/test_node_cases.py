@@ -20,7 +20,7 @@ from halfbyte.onnx.files.order import OPSETS
 from halfbyte.onnx.session import SessionOptions
 
 EXCLUDED = exclusions()
-LONG = {"wasm-simd128", "definition"}  # others cover nearly the same
+LONG = {"numpy", "wasm-simd128", "wasm-relaxed", "definition"}  # nearly the same as native ones
 UNCOMPARED = {"loop16_seq_none"}  # onnx's runner asks for the length of a sequence's scalars
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tests.onnx.graphs import assert_close
 from tests.onnx.random_graphs import SIZE, RandomGraph
+from tests.support.sampled import sampled
 
 from halfbyte.core.backends import open_program
 from halfbyte.onnx.evaluate import Evaluator
@@ -18,9 +19,7 @@ GRAPHS, BATCHES = 400, 8
 BOUND = 2e-4  # of the largest number: errors of up to 14 nodes in a row
 
 
-@pytest.mark.parametrize(
-    "batch", [*range(3), *(pytest.param(b, marks=pytest.mark.long) for b in range(3, BATCHES))]
-)
+@pytest.mark.parametrize("batch", sampled(range(BATCHES), BATCHES))
 def test_random_graphs(batch: int) -> None:
     for seed in range(batch, GRAPHS, BATCHES):
         graph = RandomGraph(seed)

@@ -93,10 +93,12 @@ def files(folder: Path) -> Iterator[str]:
             yield name.as_posix()
 
 
+@pytest.mark.long
 def test_wheel_serves_every_python_of_its_platform(wheel: Path, version: str) -> None:
     assert re.fullmatch(rf"halfbyte-{re.escape(version)}-py3-none-(?!any)\w+\.whl", wheel.name)
 
 
+@pytest.mark.long
 def test_wheel_holds_the_package_and_nothing_else(site: Path, repository: Path) -> None:
     expected = {f"halfbyte/{name}" for name in files(repository / "runtime/halfbyte")}
     for package in ("quantize", "web"):
@@ -106,6 +108,7 @@ def test_wheel_holds_the_package_and_nothing_else(site: Path, repository: Path) 
     assert "halfbyte/py.typed" in names
 
 
+@pytest.mark.long
 def test_wheel_imports_and_finds_its_kernels(site: Path, version: str) -> None:
     done = python(
         site,
@@ -119,6 +122,7 @@ def test_wheel_imports_and_finds_its_kernels(site: Path, version: str) -> None:
     assert int(kernels) > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["halfbyte", "quantize"])
 def test_command_explains_itself(site: Path, command: str) -> None:
     code = (

@@ -39,8 +39,8 @@ LIBRARIES = {
 SYSTEM = {"Linux": "linux", "Darwin": "macos", "Windows": "windows"}.get(platform.system(), "")
 HERE = f"{SYSTEM}-{platform.machine().replace('AMD64', 'x86_64')}"
 
-# The others of every kind of library are for `make test-long`
-OFTEN = {HERE, "linux-aarch64", "any"}
+# The others are for `make test-long`
+OFTEN = {HERE, "any"}
 
 
 def quick_and_long(names: Iterable[str]) -> list[Any]:
@@ -254,6 +254,7 @@ def test_what_zig_says_is_said(
 # ---- installed -----------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_the_installed_package_computes_the_same(
     get_wheel: Callable[[str], Path], repository: Path, tmp_path: Path
 ) -> None:

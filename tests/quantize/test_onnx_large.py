@@ -24,6 +24,7 @@ from tests.quantize.small_models import (
     tensors_of,
     write,
 )
+from tests.support.sampled import sampled
 
 from halfbyte.errors import FormatError, OutputError
 from halfbyte.quantize.onnx import Options, model_writer, quantize_onnx
@@ -98,7 +99,7 @@ print(json.dumps([memory("VmHWM") - before, report.bytes_after]))
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 @pytest.mark.parametrize(
     ("kind", "method", "external"),
-    [("int4", "weights", True), ("int8", "dynamic", False), ("bf16", "auto", True)],
+    sampled([("int4", "weights", True), ("int8", "dynamic", False), ("bf16", "auto", True)], 3),
 )
 def test_memory_is_that_of_one_tensor(
     tmp_path: Path, kind: str, method: str, external: bool

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.quantize.small_models import Array, cosine, run
+from tests.support.sampled import often
 from tools.onnx_models import make, minilm, save
 
 from halfbyte.onnx.session import InferenceSession
@@ -29,7 +30,9 @@ WAYS: dict[str, tuple[dict[str, Any], float, float]] = {
 CONVOLUTIONAL = ("mobilenet-v2-small", "resnet-small")
 
 
-@pytest.mark.parametrize("name", ["bert-small", "gpt2-small", *CONVOLUTIONAL])
+@pytest.mark.parametrize(
+    "name", often(["bert-small", "gpt2-small", *CONVOLUTIONAL], ["bert-small", "resnet-small"])
+)
 def test_small_models(tmp_path: Path, name: str) -> None:
     path = tmp_path / "m.onnx"
     save(make(name), path)
@@ -78,7 +81,7 @@ def tokens() -> dict[str, Array]:
 @pytest.mark.parametrize(
     ("options", "mean", "size"),
     [
-        ({"type": "int8"}, 0.9996, 25.6),
+        pytest.param({"type": "int8"}, 0.9996, 25.6, marks=pytest.mark.long),
         ({"type": "int4"}, 0.97, 20.3),
         ({"method": "dynamic", "per_channel": True}, 0.99, 23.1),
         ({"type": "fp16"}, 0.999999, 45.4),

@@ -171,6 +171,7 @@ def test_models_that_cannot_be_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert any("norms not smoothed" in note for note in report.notes)
 
 
+@pytest.mark.long
 def test_every_sentence(tmp_path: Path) -> None:
     """all-MiniLM-L6-v2 in int8: the cosine of each of the benchmark's sentences."""
     path, feeds = tmp_path / "m.onnx", sentences()

@@ -48,11 +48,18 @@ def folder() -> Path:
 
 
 @cache
-def _module(isa: str) -> tuple[wasmtime.Engine, wasmtime.Module]:
+def _engine() -> wasmtime.Engine:
     config = wasmtime.Config()
     config.wasm_relaxed_simd = config.wasm_memory64 = True
-    engine = wasmtime.Engine(config)
-    return engine, wasmtime.Module.from_file(engine, str(folder() / FILES[isa]))
+    return wasmtime.Engine(config)
+
+
+@cache
+def _module(isa: str) -> tuple[wasmtime.Module, str]:
+    """A file, and the type of its addresses."""
+    path = folder() / FILES[isa]
+    address = side_module.address_type(path.read_bytes())
+    return wasmtime.Module.from_file(_engine(), str(path)), address
 
 
 class Bytes:
@@ -96,14 +103,14 @@ class Functions:
     """The functions of run.h, called in a WebAssembly instance."""
 
     def __init__(self, isa: str, nbytes: int) -> None:
-        engine, module = _module(isa)
-        self._store = store = wasmtime.Store(engine)
-        address = side_module.address_type((folder() / FILES[isa]).read_bytes())
+        module, address = _module(isa)
+        self._store = store = wasmtime.Store(_engine())
         self._bytes = Bytes(store, nbytes, wide=address == "i64")
         self.memory = SharedMemory(self._bytes, HEAP)
+        table = wasmtime.Instance(store, _table(address), []).exports(store)["table"]
         values = {
             "memory": self._bytes.memory,
-            "__indirect_function_table": _table(store, engine, address),
+            "__indirect_function_table": table,
             "__memory_base": _place(store, address, DATA),
             "__table_base": _place(store, address, 1),
             "__stack_pointer": _place(store, address, STACK, mutable=True),
@@ -146,11 +153,11 @@ class Functions:
         return lambda *arguments: self._call(name, *arguments)
 
 
-def _table(store: wasmtime.Store, engine: wasmtime.Engine, address: str) -> Any:
+@cache
+def _table(address: str) -> wasmtime.Module:
     """A table with places of this type: wasmtime makes one of 64 bits only in a module."""
     text = f'(module (table (export "table") {address} 1024 funcref))'
-    module = wasmtime.Module(engine, wasmtime.wat2wasm(text))
-    return wasmtime.Instance(store, module, []).exports(store)["table"]
+    return wasmtime.Module(_engine(), wasmtime.wat2wasm(text))
 
 
 def _place(store: wasmtime.Store, address: str, value: int, *, mutable: bool = False) -> Any:
@@ -169,6 +176,12 @@ def open_program(program: Program, isa: str, threads: int) -> NativeExecutable:
     """A program in a new WebAssembly memory, with one thread."""
     del threads
     return NativeExecutable(program, isa, 1, library(isa, PAGE), "wasm")
+
+
+@cache
+def kernels(isa: str) -> frozenset[str]:
+    """The names of the kernels in a file."""
+    return frozenset(library(isa, PAGE).kernels)
 
 
 @cache

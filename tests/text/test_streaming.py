@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.sampled import sampled
 from tests.support.shapes import zeros
 from tests.support.tools import load_tool
 from tests.text.architectures import models
@@ -59,7 +60,7 @@ def test_equal_to_mapped_weights(kind: str, storyteller: Path, tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("small_lots")
-@pytest.mark.parametrize("name", models.CONFIGS)
+@pytest.mark.parametrize("name", sampled(models.CONFIGS, 3))
 def test_every_architecture(name: str, tmp_path: Path) -> None:
     equal_to_mapped(models.write(tmp_path / "m.gguf", name), ids=models.ids(name))
 
@@ -195,8 +196,8 @@ def shapes(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
 @pytest.mark.parametrize(
     ("name", "way"),
     [
-        ("large", "packed"),
-        ("large", "streamed"),
+        pytest.param("large", "packed", marks=pytest.mark.long),
+        pytest.param("large", "streamed", marks=pytest.mark.long),
         ("floats", "streamed"),
         ("talks", "packed"),
         ("talks", "streamed"),
@@ -214,7 +215,7 @@ def test_a_budget_is_kept(name: str, way: str, shapes: Path) -> None:
     ("name", "way"),
     [
         pytest.param("large", "packed", marks=pytest.mark.long),
-        ("floats", "streamed"),
+        pytest.param("floats", "streamed", marks=pytest.mark.long),
         ("tiny", "packed"),
     ],
 )

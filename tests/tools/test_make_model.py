@@ -11,6 +11,7 @@ from types import ModuleType
 import gguf
 import numpy as np
 import pytest
+from tests.support.sampled import often
 from tests.support.tools import load_tool
 
 import halfbyte
@@ -26,7 +27,9 @@ def tool(repository: Path) -> ModuleType:
     return load_tool(repository, "make_model")
 
 
-@pytest.mark.parametrize("name", [*(n for n in presets() if n in FORMATS), "Q4_K_M"])
+@pytest.mark.parametrize(
+    "name", often([*(n for n in presets() if n in FORMATS), "Q4_K_M"], ["F32", "Q4_0", "Q4_K_M"])
+)
 def test_tiny_models_run(name: str, tmp_path: Path, repository: Path) -> None:
     path = tmp_path / "tiny.gguf"
     command = [sys.executable, repository / "tools/make_model.py", "--shape", "tiny-256"]

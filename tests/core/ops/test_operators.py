@@ -92,7 +92,11 @@ def kind(case: Case, name: str, value: npt.NDArray[Any]) -> tuple[str, tuple[int
 def run(case: Case, backend: str, threads: int = 1) -> list[npt.NDArray[Any]]:
     """Results of the case on a backend."""
     program, buffers, results = captured(case)
-    executable = open_program(plan_memory(program), backend, threads)
+    planned = plan_memory(program)
+    if backend.startswith("wasm-"):
+        executable: Any = wasm.opener(backend.removeprefix("wasm-"))(planned)
+    else:
+        executable = open_program(planned, backend, threads)
     if threads > 1:  # a helper that is late takes no part
         pool = executable._pool
         pool.wake()
@@ -110,7 +114,7 @@ def offering(case: Case, backends: list[str]) -> list[str]:
     """The backends that have the case's kernels: one file has only those of language models."""
     program, _, _ = captured(case)
     needed = {i.operator.kernel(i) for i in program.instructions if not i.operator.host}
-    if needed <= wasm.library("relaxed64", wasm.PAGE).kernels.keys():
+    if needed <= wasm.kernels("relaxed64"):
         return backends
     return [name for name in backends if name != "wasm-relaxed64"]
 
@@ -225,15 +229,29 @@ def test_a_value_spoils_no_earlier_row(compiled_backends: list[str]) -> None:
     assert len(seen) == 3
 
 
-@pytest.mark.parametrize("name", [
+PARALLEL = (
     "matmul", "matmul_int8", "matmul_experts", "matmul_experts_int8", "matmul_rotated",
     "matmul_widened", "matmul_quantized", "quantize_tensor", "tensor_range", "rms_norm",
     "group_query_attention", "add", "mul", "causal_conv", "selective_scan",
-])  # fmt: skip
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PARALLEL)
 def test_results_do_not_depend_on_threads(name: str, native_backends: list[str]) -> None:
+    """Of operators with many cases, a sample; the next test has them all."""
     cases = [c for c in CASES if c.operator.name == name]
+    assert_threads_agree(cases[:: 1 + len(cases) // 40], native_backends)
+
+
+@pytest.mark.long
+def test_no_results_depend_on_threads(native_backends: list[str]) -> None:
+    cases = [c for c in CASES if c.operator.name in PARALLEL]
+    assert_threads_agree(cases, native_backends)
+
+
+def assert_threads_agree(cases: list[Case], backends: list[str]) -> None:
     assert cases
-    for backend in native_backends:
+    for backend in backends:
         for case in cases:
             single, shared = run(case, backend), run(case, backend, threads=2)
             np.testing.assert_array_equal(shared[0], single[0])

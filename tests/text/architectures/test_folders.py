@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tests.formats.folders import write_folder, write_json, write_safetensors
 from tests.formats.torch_files import write_legacy, write_zip
+from tests.support.sampled import sampled
 from tests.text.architectures import configs, models
 
 import halfbyte
@@ -56,7 +57,7 @@ def test_streamed_tensors_are_converted_again(name: str, tmp_path: Path) -> None
         np.testing.assert_array_equal(streamed.logits(ids), model.logits(ids))
 
 
-@pytest.mark.parametrize("name", models.CONFIGS)
+@pytest.mark.parametrize("name", sampled(models.CONFIGS, 3))
 def test_tensors_are_those_of_the_gguf_file(name: str, tmp_path: Path) -> None:
     """Also after `quantize`, which takes a few rows at a time."""
     whole = open_model(models.write(tmp_path / "whole.gguf", name))

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.support import wasm
+from tests.support.sampled import sampled
 from tests.text.architectures import models
 
 import halfbyte
@@ -15,7 +16,7 @@ from halfbyte.text.placing import header_reader
 from halfbyte.text.planning import Settings, plan
 
 
-@pytest.mark.parametrize("name", models.CONFIGS)
+@pytest.mark.parametrize("name", sampled(models.CONFIGS, 3))
 def test_logits_are_the_same(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = models.write(tmp_path / f"{name}.gguf", name)
     ids = models.ids(name)[:9]
@@ -28,7 +29,7 @@ def test_logits_are_the_same(name: str, tmp_path: Path, monkeypatch: pytest.Monk
         np.testing.assert_array_equal(model.logits(ids), expected)
 
 
-@pytest.mark.parametrize("name", models.CONFIGS)
+@pytest.mark.parametrize("name", sampled(models.CONFIGS, 3))
 def test_a_header_is_enough_for_a_plan(name: str, tmp_path: Path) -> None:
     """Before a large file is fetched, its memory is planned."""
     path = models.write(tmp_path / f"{name}.gguf", name)

@@ -262,14 +262,15 @@ PIPELINES: tuple[Callable[[Path], Tokenizer], ...] = (
 )  # fmt: skip
 
 
+@pytest.mark.parametrize("count", [400, pytest.param(1200, marks=pytest.mark.long)])
 @pytest.mark.parametrize("make", PIPELINES, ids=lambda make: str(make.__name__))
 def test_ids_texts_and_offsets(
-    make: Callable[[Path], Tokenizer], repository: Path, tmp_path: Path
+    make: Callable[[Path], Tokenizer], count: int, repository: Path, tmp_path: Path
 ) -> None:
     judge = make(repository)
     ours = hugging_face.ours(judge, tmp_path)
     special = [token.content for token in judge.get_added_tokens_decoder().values()][:20]
-    for index, text in enumerate(texts(1200, special)):
+    for index, text in enumerate(texts(count, special)):
         judge.encode_special_tokens = index % 2 == 1
         expected = judge.encode(text)
         ids, offsets = ours.encode_with_offsets(text, parse_special=index % 2 == 0)
