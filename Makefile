@@ -21,7 +21,7 @@ WORKERS := -n auto --maxprocesses 8
 # Tests start Python hundreds of times, which takes half as long where its bytecode has been kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo web wheels test test-long test-browser test-engines lighthouse test-pyodides test-notebooks fuzz judge tokenizers peers bench bench-peers bench-onnx report soak soak-tab docs lint lint-python package lint-types lint-layers lint-c format coverage hooks clean
+.PHONY: help demo web wheels test test-long test-browser test-engines lighthouse test-pyodides test-notebooks fuzz judge tokenizers peers bench bench-peers bench-onnx bench-published report soak soak-tab docs lint lint-python package lint-types lint-layers lint-c format coverage hooks clean
 .DELETE_ON_ERROR:
 
 help:
@@ -42,6 +42,7 @@ help:
 	@echo "make bench     the benchmark suite   (make bench ARGS=--short: minutes; ARGS=--help)"
 	@echo "make bench-peers    compare speed with them        (options: make bench-peers ARGS=--help)"
 	@echo "make bench-onnx     compare speed with ONNX Runtime    (options: the same way)"
+	@echo "make bench-published    compare predictions for devices with published speeds"
 	@echo "make report    write docs/benchmarks.md from benches/results, and build/bench/report.html"
 	@echo "make soak      check that memory stays flat for an hour   (MINUTES=3: for three minutes)"
 	@echo "make soak-tab  the same for two threads in a tab, and that none of them waits (minutes)"
@@ -135,6 +136,10 @@ bench-peers: $(WASM)
 
 bench-onnx: $(VENV)/.installed-dev
 	@$(BIN)/python -m benches.onnx $(ARGS)
+
+# Predicts, measures nothing (a minute)
+bench-published: $(VENV)/.installed-dev
+	@$(BIN)/python -m benches.published $(ARGS)
 
 # Writes docs/benchmarks.md and the README's table from benches/results/. Benches run first with
 # make report ARGS=--run, or some of them: make report ARGS="--run peers onnx"

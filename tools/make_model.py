@@ -21,17 +21,17 @@ import string
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from halfbyte.errors import HalfbyteError
-from halfbyte.formats.model_file import MetadataValue
+from halfbyte.formats.model_file import MetadataValue, ModelFile
 from halfbyte.quantize.gguf_writer import GGUFWriter, TensorInfo
 from halfbyte.quantize.mixtures import Model
 from halfbyte.quantize.presets import ResolvedPreset, fitting, presets
-from halfbyte.weights import F32, FORMATS, U8, WeightFormat
+from halfbyte.weights import F32, FORMATS, U8, Tensor, WeightFormat
 
 _SLICE = 1 << 18  # weights generated at once: they fit into the cache
 
@@ -101,6 +101,20 @@ def make_model(path: Path, name: str, type: str, seed: int = 0, blocks: bool = F
         for info in infos:
             (_write_tensor if info.format is F32 else write)(writer, info, rng)
             progress.add(info.size)
+
+
+def empty_model(shape: Shape, type: str, name: str = "shape", *, pure: bool = False) -> ModelFile:
+    """A model whose weights are memory that is never touched, to plan with; see `make_model`.
+
+    `pure`: the head has the format of the layers too.
+    """
+    preset = presets()[type]
+    metadata = _metadata(name, shape) | {"general.file_type": np.uint32(preset.file_type)}
+    tensors = {
+        i.name: Tensor(i.name, i.format, i.shape, np.zeros(i.size, np.uint8))
+        for i in _tensors(shape, replace(preset, head=None) if pure else preset)
+    }
+    return ModelFile(Path(f"{name}.gguf"), "GGUF v3", metadata, tensors)
 
 
 class _Progress:

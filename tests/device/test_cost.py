@@ -14,10 +14,10 @@ from halfbyte.core.backends.native import NativeExecutable
 from halfbyte.device import machine, timing
 from halfbyte.device import measure as measuring
 from halfbyte.device.cost import Cost, Rates, work_of
-from halfbyte.device.kernels import Kernel, kernel_of, usual_kernels
+from halfbyte.device.kernels import Kernel, arm_kernels, kernel_of, usual_kernels
 from halfbyte.device.machine import machine_profile
 from halfbyte.device.measure import Measured, kernels_of
-from halfbyte.device.profile import load_profile, profile_names
+from halfbyte.device.profile import Profile, load_profile, profile_names
 from halfbyte.device.quantity import Quantity
 from halfbyte.device.schema import read_file
 from halfbyte.device.speed import Draws, Processor, Speed, fast_cores
@@ -104,6 +104,57 @@ def test_cores_and_frequencies() -> None:
     half = [np.array([c.highest / 2]) for c in one.used]
     assert one.rates(half).int8[0] == pytest.approx(peak / 2)
     assert one.rates(half).launch[0] == pytest.approx(2 * one.rates().launch[0])
+
+
+def test_cores_wait_for_the_last_chunk() -> None:
+    """Half a chunk of the slowest core: nothing on one core, more where cores differ."""
+
+    def waiting(name: str, threads: int) -> float:
+        return float(np.max(Processor(load_profile(name), threads, Draws()).rates().waiting))
+
+    assert waiting("raspberry-pi-5", 1) == 0
+    assert waiting("raspberry-pi-5", 2) == pytest.approx((2 - 1) / (2 * 4 * 2))
+    assert waiting("raspberry-pi-5", 4) == pytest.approx((4 - 1) / (2 * 4 * 4))
+    assert waiting("oneplus-12", 4) > waiting("raspberry-pi-5", 4)  # an X4 and three A720
+
+
+@pytest.mark.parametrize("name", ["oneplus-12", "raspberry-pi-5"])
+def test_speed_rises_with_each_limit(name: str, planned: Plan) -> None:
+    """Faster memory, more operations, more of the same cores: never slower."""
+    profile, draws = load_profile(name), Draws()
+
+    def speeds(of: Profile, threads: int) -> list[float]:
+        speed, rates = Speed(planned, of, draws), Processor(of, threads, draws).rates()
+        return [1 / float(part.seconds(rates)[0]) for part in (speed.token, speed.prompt)]
+
+    def faster(quantity: Quantity) -> Quantity:
+        return replace(quantity, value=1.2 * quantity.value)
+
+    base = speeds(profile, 4)
+    memory = replace(profile.memory, bandwidth_gb_s=faster(profile.memory.bandwidth_gb_s))
+    clusters = tuple(
+        replace(c, int8_ops_per_cycle=faster(c.int8_ops_per_cycle)) for c in profile.clusters
+    )
+    for other in (replace(profile, memory=memory), replace(profile, clusters=clusters)):
+        assert all(new >= old for new, old in zip(speeds(other, 4), base, strict=True))
+    prompts = [speeds(profile, threads)[1] for threads in (1, 2, 4)]
+    assert prompts == sorted(prompts)
+    usual = speeds(replace(profile, instructions=None), 4)
+    assert base[1] < 0.7 * usual[1]  # as Arm's cores are further from their peak
+
+
+def test_arm_scales_products_only() -> None:
+    usual, scaled = usual_kernels(), arm_kernels("i8mm")
+    assert "rms_norm" not in scaled
+    assert "matmul_panels" not in scaled
+    kind = "matmul_int8_q4_0"
+    assert scaled[kind].prompt.value < 0.5 * usual[kind].prompt.value
+    assert scaled[f"{kind}_rows"].memory == usual[f"{kind}_rows"].memory
+    assert not arm_kernels(None)
+    assert load_profile("pixel-6").fractions == arm_kernels("dotprod")
+    mine = replace(usual[kind], arithmetic="float32")
+    profile = replace(load_profile("pixel-6"), kernels={kind: mine})
+    assert profile.fractions[kind] == mine
 
 
 def test_draws_are_within_their_ranges(planned: Plan) -> None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
-import numpy as np
 from tests.support.tools import load_tool
 
 from halfbyte.formats.model_file import ModelFile
-from halfbyte.quantize.presets import presets
-from halfbyte.weights import Tensor
 
 
 def zeros(repository: Path, name: str, kind: str, layers: int = 0) -> ModelFile:
@@ -19,10 +17,6 @@ def zeros(repository: Path, name: str, kind: str, layers: int = 0) -> ModelFile:
     Plans of few layers take a part of the time.
     """
     tool = load_tool(repository, "make_model")
-    shape, preset = tool.SHAPES[name], presets()[kind]
+    shape = tool.SHAPES[name]
     shape = replace(shape, layers=layers or shape.layers)
-    infos = list(tool._tensors(shape, preset))
-    tensors = {i.name: Tensor(i.name, i.format, i.shape, np.zeros(i.size, np.uint8)) for i in infos}
-    metadata = tool._metadata(name, shape)
-    metadata["general.file_type"] = np.uint32(preset.file_type)
-    return ModelFile(Path(f"{name}.gguf"), "GGUF v3", metadata, tensors)
+    return cast(ModelFile, tool.empty_model(shape, kind, name))

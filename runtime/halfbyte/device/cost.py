@@ -161,6 +161,8 @@ class Rates:
         Number of computing cores; NumPy uses one.
     launch, call : float64 [draws]
         Seconds that an instruction, and a run, take besides the work.
+    waiting : float64 [draws]
+        Time that cores wait for the last one, relative to the time of their operations.
     """
 
     int8: F64
@@ -169,6 +171,7 @@ class Rates:
     cores: F64
     launch: F64
     call: F64
+    waiting: F64 | float = 0.0
 
 
 class Cost:
@@ -245,7 +248,9 @@ class Cost:
         """Seconds [kinds, draws]."""
         peak = np.where(self._in_int8, rates.int8, rates.float32)
         peak = np.where(self._on_host, peak / rates.cores, peak)
-        work = np.maximum(self._amounts / peak, self._holds / rates.memory)
+        waiting = np.where(self._on_host, 0.0, rates.waiting)  # NumPy uses one core
+        computing = self._amounts / peak * (1 + waiting)
+        work = np.maximum(computing, self._holds / rates.memory)
         seconds: F64 = self._launches * rates.launch + work
         return seconds
 

@@ -155,7 +155,7 @@ class Runs:
         program = self.plan.program
         held = multiplied_bytes(program)
         cost = Cost(
-            program, {}, profile.kernels,
+            program, {}, profile.fractions,
             cached=held <= profile.memory.cache_mb.value * 1e6,
             # besides calling programs, a session checks its inputs and copies its outputs
             python=self.plan.calls,

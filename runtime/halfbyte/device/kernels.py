@@ -18,6 +18,8 @@ HOST = "numpy"  # the kind of all work that NumPy does
 ROWS = "_rows"  # suffix of a kind: weights in the order of the file
 
 _MEASURED = Path(__file__).with_name("kernels.toml")
+_ARM = Path(__file__).with_name("arm.toml")
+INSTRUCTIONS = ("neon", "dotprod", "i8mm")
 
 _Fraction = Annotated[Quantity, number(1e-6, 100)]
 
@@ -49,6 +51,52 @@ class Kernels:
 def usual_kernels() -> Mapping[str, Kernel]:
     """Fractions measured on a server processor, with ranges for other processors; by kind."""
     return schema.read_file(Kernels, _MEASURED).kernels
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What products reach on Arm's cores.
+
+    `prompt` and `token` are relative to the usual fractions of the peak; `memory` is the fraction
+    of the bandwidth.
+    """
+
+    prompt: _Fraction
+    token: _Fraction
+    memory: _Fraction
+
+
+@dataclass(frozen=True)
+class Scales:
+    """A file of scales: of integer products by instructions, and of "float" ones by weights."""
+
+    scales: Annotated[Mapping[str, Scale], named(Scale, 1, 8)]
+
+
+@cache
+def arm_kernels(instructions: str | None) -> Mapping[str, Kernel]:
+    """Kinds that reach other fractions with Arm's `instructions`: products, by kind."""
+    if instructions is None:
+        return {}
+    scales = schema.read_file(Scales, _ARM).scales
+    result = {}
+    for kind, kernel in usual_kernels().items():
+        scale = scales.get(instructions if kernel.arithmetic == "int8" else _float(kind))
+        if scale is not None:
+            prompt, token = _times(kernel.prompt, scale.prompt), _times(kernel.token, scale.token)
+            memory = kernel.memory if kind.endswith(ROWS) else scale.memory
+            result[kind] = Kernel(kernel.arithmetic, prompt, token, memory)
+    return result
+
+
+def _float(kind: str) -> str:
+    return "float" if kind.startswith(("matmul_f", "matmul_bf")) else ""
+
+
+def _times(usual: Quantity, scale: Quantity) -> Quantity:
+    """A usual fraction, with the range of the scale only."""
+    low, high = usual.value * scale.low, usual.value * scale.high
+    return Quantity(usual.value * scale.value, low, high, scale.source, scale.assumed)
 
 
 _PRODUCT, _OTHER = "matmul_f16", "rms_norm_quantize"

@@ -52,7 +52,8 @@ def machine_profile(measured: Measured, name: str = "this-machine") -> Profile:
     overhead = Overhead(known(measured.launch * 1e6), known(measured.call * 1e6))
     return replace(
         like, name=name, title=_processor(), kind="machine", year=today.year, memory=memory,
-        clusters=(cluster,), overhead=overhead, kernels=kernels_of(measured, source),
+        clusters=(cluster,), overhead=overhead, instructions=None,
+        kernels=kernels_of(measured, source),
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 from halfbyte.device import schema
 from halfbyte.device.cooling import Thermal, known
-from halfbyte.device.kernels import Kernel
+from halfbyte.device.kernels import INSTRUCTIONS, Kernel, arm_kernels
 from halfbyte.device.quantity import Quantity, Steps
 from halfbyte.device.schema import Text, Where, number, numbers
 from halfbyte.errors import ProfileError
@@ -130,6 +130,8 @@ class Profile:
     """A device; one without a battery runs on mains power.
 
     `kernels` are those measured on it, by kind; `halfbyte.device.kernels` has usual ones.
+    `instructions` are Arm's for integer products: "i8mm" where SMMLA does twice the operations of
+    SDOT, "dotprod", or "neon" without either.
     """
 
     name: Annotated[str, schema.name]
@@ -142,6 +144,7 @@ class Profile:
     thermal: Thermal
     power: Power
     battery: Battery | None = None
+    instructions: Annotated[str | None, schema.choice(*INSTRUCTIONS)] = None
     kernels: Annotated[Mapping[str, Kernel], schema.named(Kernel, 0, 256)] = field(
         default_factory=dict
     )
@@ -155,6 +158,11 @@ class Profile:
                 raise place.at("name").error("a name of its own", cluster.name)
             known(cluster.node, self.thermal.nodes, place.at("node"))
         known(self.power.node, self.thermal.nodes, where.at("power").at("node"))
+
+    @property
+    def fractions(self) -> Mapping[str, Kernel]:
+        """What kernels reach on it, by kind, where that differs from the usual."""
+        return {**arm_kernels(self.instructions), **self.kernels}
 
     @property
     def cores(self) -> int:

@@ -15,6 +15,7 @@ from halfbyte.device.quantity import Quantity
 from halfbyte.text.planning import Plan
 
 HELD, PROMPT = 256, 128  # tokens in the context, and of a prompt, for which a speed is given
+_CHUNKS = 4  # as in runtime/kernels/run.c
 _FAST = 0.3  # of the fastest core: slower ones would slow the others down more than they help
 
 
@@ -85,7 +86,9 @@ class Processor:
     ) -> Rates:
         """The rates at these frequencies (Hz [draws], for each of `used`), by default the highest.
 
-        A slower core also reads memory more slowly. `counts` [draws], for each of `used`, are the
+        A slower core also reads memory more slowly. Cores claim chunks of an instruction's work, at
+        least `_CHUNKS` for each thread; at its end they wait for the last chunk, on average half of
+        one on the slowest core. `counts` [draws], for each of `used`, are the
         cores that compute, by default all.
         """
         if frequencies is None:
@@ -93,7 +96,7 @@ class Processor:
         if counts is None:
             counts = [np.full(self._call.shape, cores.count) for cores in self.used]
         int8, float32, memory, computing = np.zeros((4, *self._call.shape))
-        slowest = np.ones_like(self._call)
+        slowest, least = np.ones_like(self._call), np.full_like(self._call, np.inf)
         for cores, count, hertz in zip(self.used, counts, frequencies, strict=True):
             int8 += count * cores.int8 * hertz
             float32 += count * cores.float32 * hertz
@@ -101,9 +104,11 @@ class Processor:
             memory += count * self._core_bandwidth * share
             computing += count
             slowest = np.where(count > 0, np.minimum(slowest, share), slowest)
+            least = np.where(count > 0, np.minimum(least, cores.int8 * hertz), least)
         return Rates(
             int8, float32, np.minimum(memory, self._bandwidth), computing,
             self._launch / slowest, self._call / slowest,
+            (int8 / least - 1) / (2 * _CHUNKS * computing),
         )  # fmt: skip
 
 
@@ -174,7 +179,7 @@ class Speed:
         prompt: int = PROMPT,
         from_storage: bool | None = None,
     ) -> None:
-        program, measured = plan.program, profile.kernels
+        program, measured = plan.program, profile.fractions
         from_storage = plan.reader is not None if from_storage is None else from_storage
         batch, context = program.sizes["n"].maximum, program.sizes["position"].maximum
         batch = min(prompt, batch, context)

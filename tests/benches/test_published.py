@@ -1,0 +1,79 @@
+"""The table of published speeds: figures with sources, halves that are never mixed, predictions."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from pathlib import Path
+
+import pytest
+from benches import published
+from benches.published import Figure, Row, Spread
+
+from halfbyte.device import kernels
+from halfbyte.device.profile import load_profile
+from halfbyte.device.schema import read_file
+from halfbyte.quantize.presets import presets
+
+SHAPES, FIGURES = published.read()
+HALVES = {use: [f for f in FIGURES if f.use == use] for use in published.USES}
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda f: f"{f.device}-{f.model}-{f.test}")
+def test_each_figure_has_a_source_and_can_be_predicted(figure: Figure) -> None:
+    assert figure.source.startswith("https://")
+    assert figure.use in published.USES
+    assert figure.test in published.TESTS
+    assert figure.model in SHAPES
+    assert figure.type in presets()
+    assert 0 < figure.figure < 1e5
+    assert 0 < figure.tokens < 1024  # the context that is planned
+    place = published.ROOT / figure.profile if "/" in figure.profile else figure.profile
+    assert figure.threads <= load_profile(place).cores
+
+
+def test_halves_are_not_mixed() -> None:
+    assert len(FIGURES) >= 30
+    assert min(map(len, HALVES.values())) >= 0.45 * len(FIGURES)
+    pairs = [{(f.device, f.framework) for f in half} for half in HALVES.values()]
+    assert not pairs[0] & pairs[1]
+    for half in HALVES.values():
+        assert {f.test for f in half} == set(published.TESTS)
+
+
+def test_scales_come_from_the_calibration() -> None:
+    scales = read_file(kernels.Scales, Path(kernels.__file__).with_name("arm.toml")).scales
+    assert set(scales) == {*kernels.INSTRUCTIONS, "float"}
+    calibrated = {f.device for f in HALVES["calibration"]}
+    for scale in scales.values():
+        for quantity in (scale.prompt, scale.token, scale.memory):
+            assert quantity.low < quantity.value < quantity.high
+            if quantity.source:
+                named = {f.device for f in FIGURES if f.device in quantity.source}
+                assert named
+                assert named <= calibrated
+
+
+def test_calibrated_prompts_have_no_mean_error() -> None:
+    """Of each scale: integer products with and without i8mm."""
+    for device in ("OnePlus 12", "Raspberry Pi 5"):
+        some = [
+            f for f in HALVES["calibration"]
+            if (f.device, f.test) == (device, "prompt") and f.type == "Q4_0"
+        ]  # fmt: skip
+        rows = [published.predict(figure, SHAPES) for figure in some]
+        assert abs(statistics.mean(math.log1p(row.error) for row in rows)) < 0.1
+        assert sum(row.inside for row in rows) >= 0.75 * len(rows)
+
+
+def test_summary_of_a_half_does_not_depend_on_the_other() -> None:
+    def row(use: str, figure: float) -> Row:
+        table = {"device": "d", "profile": "p", "framework": "f", "source": "s", "model": "m"}
+        of = Figure(**table, type="Q4_0", test="decode", tokens=1, use=use, figure=figure)
+        return Row(of, Spread(10.0, 8.0, 12.0))
+
+    calibration = [row("calibration", 8.0), row("calibration", 20.0), row("calibration", 12.5)]
+    lines = published.summary([*calibration, row("judging", 1.0)])
+    assert lines[:1] == published.summary(calibration)
+    assert lines[0] == ["calibration", "decode", "3", "25%", "-20%", "33%"]
+    assert lines[1] == ["judging", "decode", "1", "900%", "+900%", "0%"]
