@@ -14,6 +14,8 @@ import pytest
 from halfbyte.web.pyodide import LOCK, cache_folder, get_pyodide
 from halfbyte.web.site import lock_entry
 
+pytestmark = pytest.mark.browser
+
 VERSION = "0.39"
 FILES = ("kernels.wasm", "kernels-relaxed.wasm", "kernels-64.wasm")
 

@@ -242,6 +242,7 @@ for number in range(40):
     assert before == after
 
 
+@pytest.mark.browser
 @in_worker
 def test_the_fastest_number_is_remembered(python: Python, models: Path) -> None:
     """By the next model of the same shapes, without a measurement, until it is forgotten."""

@@ -217,6 +217,7 @@ def test_command_refuses(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.npz", "bad.npz"]
 
 
+@pytest.mark.long
 @pytest.mark.data
 def test_stress_predicts_another_day(tool: ModuleType, data: Path) -> None:
     """Fitted to the stress recording only; docs/device.md says how the model was chosen."""

@@ -122,6 +122,7 @@ def test_hot_air_does_not_stop_decoding(task: Task) -> None:
     assert (share < 0.1).all()
 
 
+@pytest.mark.long
 def test_pauses_for_reading_make_answers_faster(task: Task) -> None:
     hot = phone()
     result = [

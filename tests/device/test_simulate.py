@@ -146,7 +146,7 @@ class Recorded(Replayed):
         return self.drawn[-1]
 
 
-@pytest.mark.parametrize("governor", GOVERNORS)
+@pytest.mark.parametrize("governor", often(GOVERNORS, ["power-allocator", "pacing"]))
 def test_draws_are_independent(governor: str, task: Task) -> None:
     def run(random: Any, count: int) -> Simulation:
         return simulate(

@@ -113,7 +113,7 @@ def test_more_rows_take_longer(tmp_path: Path, task: Runs) -> None:
 # ---- energy --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("governor", GOVERNORS)
+@pytest.mark.parametrize("governor", often(GOVERNORS, ["pacing"]))
 @pytest.mark.parametrize("workload", [CONTINUOUS, BURSTS])
 def test_energy_is_conserved(governor: str, workload: Workload, task: Runs) -> None:
     s = simulate(
@@ -192,7 +192,8 @@ def test_bursts_take_time(task: Runs) -> None:
 # ---- heat ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("governor", often(LIMITING, ["pacing"]))
+@pytest.mark.long  # as of texts, in test_simulate.py
+@pytest.mark.parametrize("governor", LIMITING)
 def test_governors_hold_the_control_temperature(governor: str, task: Runs) -> None:
     s = simulate(task, one_node(control=40), governor=governor, minutes=40, draws=3)
     soc = s.temperatures["soc"][s.seconds > 1500]

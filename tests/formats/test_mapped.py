@@ -17,7 +17,7 @@ import pytest
 from tests.formats.folders import write_folder
 from tests.onnx.session.models import FLOAT, INT64, node, proto, tensor, weight
 from tests.quantize.kills import graph as large_graph
-from tests.support.sampled import sampled
+from tests.support.sampled import often, sampled
 
 import halfbyte
 from halfbyte.errors import FormatError
@@ -105,7 +105,9 @@ FOUND = {"truncated": "4096", "grown": r"\d+", "rewritten": "as many, which were
 
 
 @pytest.mark.parametrize("how", FOUND)
-@pytest.mark.parametrize("kind", ["{}", "{'backend': 'numpy'}", "session"])
+@pytest.mark.parametrize(
+    "kind", often(["{}", "{'backend': 'numpy'}", "session"], ["{}", "session"])
+)
 def test_a_file_that_was_changed_is_named(
     how: str, kind: str, language_model: Path, graph: Path
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 import xllamacpp
 from tests.formats.files import VOCABULARY
 from tests.judges.test_llama_cpp import F64, divergence, log_softmax
+from tests.support.sampled import often, sampled
 from tests.text.architectures import models
 
 import halfbyte
@@ -73,7 +74,7 @@ def log_probabilities(
     return logs
 
 
-@pytest.mark.parametrize("name", [n for n in models.CONFIGS if n not in OTHERS])
+@pytest.mark.parametrize("name", sampled([n for n in models.CONFIGS if n not in OTHERS], 2))
 def test_distributions_agree(name: str, tmp_path: Path) -> None:
     path = models.write(tmp_path / "model.gguf", name)
     ids = models.ids(name)
@@ -88,7 +89,7 @@ def test_distributions_agree(name: str, tmp_path: Path) -> None:
     assert np.abs(theirs - ours).max() < bound
 
 
-@pytest.mark.parametrize("kind", ["int8", "int4"])
+@pytest.mark.parametrize("kind", often(["int8", "int4"], ["int4"]))
 @pytest.mark.parametrize("name", QUANTIZED)
 def test_quantized_files_are_the_same_model(name: str, kind: str, tmp_path: Path) -> None:
     """Fused matrices, positions, and rows that are not whole blocks."""

@@ -82,7 +82,7 @@ def tokens() -> dict[str, Array]:
     ("options", "mean", "size"),
     [
         pytest.param({"type": "int8"}, 0.9996, 25.6, marks=pytest.mark.long),
-        ({"type": "int4"}, 0.97, 20.3),
+        pytest.param({"type": "int4"}, 0.97, 20.3, marks=pytest.mark.long),
         ({"method": "dynamic", "per_channel": True}, 0.99, 23.1),
         ({"type": "fp16"}, 0.999999, 45.4),
     ],

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.sampled import often
 
 import halfbyte
 from halfbyte.errors import HalfbyteError
@@ -15,6 +16,7 @@ from halfbyte.text.beam import search
 from halfbyte.text.sampling import Sampler, log_softmax
 
 PROMPT = "One morning, Tom"
+CACHES = ("f32", "f16", "q8_0")
 STOP = 4
 
 
@@ -90,8 +92,13 @@ def test_one_beam_is_greedy(storyteller: Path) -> None:
         assert beam.text == model.generate(PROMPT, max_tokens=30, temperature=0)
 
 
-@pytest.mark.parametrize("cache", ["f32", "f16", "q8_0"])
-@pytest.mark.parametrize("backend", ["native", "numpy"])
+@pytest.mark.parametrize(
+    ("backend", "cache"),
+    often(
+        itertools.product(("native", "numpy"), CACHES),
+        [("numpy", "f32"), *itertools.product(("native",), CACHES)],
+    ),
+)
 def test_a_beam_s_rows_of_the_cache_are_its_own(
     storyteller: Path, cache: str, backend: str
 ) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from tests.support import aio
+from tests.support.sampled import often
 
 import halfbyte
 from halfbyte.core.profiling import Profile
@@ -66,7 +67,7 @@ def test_passes_off_differs_only_by_the_activations(path: Path) -> None:
         np.testing.assert_array_equal(plain.logits(IDS), float_.logits(IDS))
 
 
-@pytest.mark.parametrize("kind", ["int8", "int4"])
+@pytest.mark.parametrize("kind", often(["int8", "int4"], ["int4"]))
 def test_int8_activations_cost_no_quality(
     kind: str, storyteller: Path, repository: Path, tmp_path: Path
 ) -> None:

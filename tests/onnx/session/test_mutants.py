@@ -21,9 +21,8 @@ from halfbyte.onnx.session import Fail
 COUNT, PARTS = 500, 2
 
 
-@pytest.mark.parametrize(
-    "part", [0, *(pytest.param(part, marks=pytest.mark.long) for part in range(1, PARTS))]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(PARTS))
 def test_mutants_run_or_are_refused(part: int, repository: Path, tmp_path: Path) -> None:
     """They run in a process of their own, which records the mutant that it dies of."""
     environment = os.environ | {"PYTHONPATH": str(repository), "OPENBLAS_NUM_THREADS": "1"}

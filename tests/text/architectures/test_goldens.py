@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.support.sampled import sampled
 from tests.text.architectures import configs, models
 
 import halfbyte
@@ -32,7 +33,7 @@ def test_logits_on_two_backends(name: str, kind: str, tmp_path: Path) -> None:
     test_logits(name, kind, tmp_path)
 
 
-@pytest.mark.parametrize("name", models.CONFIGS)
+@pytest.mark.parametrize("name", sampled(models.CONFIGS, 3))
 def test_passes_and_batches_change_nothing(name: str, tmp_path: Path) -> None:
     """Token by token, in batches that cross windows, and without passes."""
     path = models.write(tmp_path / "model.gguf", name)

@@ -25,7 +25,7 @@ EXACT = [n for n, config in models.CONFIGS.items() if _TYPES[config["model_type"
     ("name", "kind"),
     [
         *sampled(((name, "int8") for name in configs.EVERYWHERE), 4),
-        *((name, "int4") for name in configs.EVERYWHERE),
+        *sampled(((name, "int4") for name in configs.EVERYWHERE), 2),
         *sampled(((name, "int4") for name in configs.OTHERS), 3),
     ],
 )

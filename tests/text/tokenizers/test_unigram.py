@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import sentencepiece
+from tests.support.sampled import sampled
 from tests.text.tokenizers import hugging_face
 from tests.text.tokenizers.strings import strings
 from tokenizers import Tokenizer, models, pre_tokenizers
@@ -136,7 +137,7 @@ def test_sentencepiece_bpe_in_a_tokenizer_json(repository: Path, tmp_path: Path)
     assert hugging_face.differences(judge, ours, texts) == []
 
 
-@pytest.mark.parametrize("options", [AS_IT_IS | {"byte_fallback": True}, {}])
+@pytest.mark.parametrize("options", sampled([AS_IT_IS | {"byte_fallback": True}, {}], 2))
 def test_a_megabyte_without_a_space(
     options: dict[str, Any], repository: Path, tmp_path: Path
 ) -> None:
