@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,10 @@ from onnx import helper, parser
 from tests.onnx.convert import model_from
 from tests.onnx.graphs import assert_close, by_definition, by_onnxruntime, outputs_of, runner
 from tests.onnx.test_control import HEAD, LOOP, NESTED, SCAN
+from tests.support import wasm
 
 from halfbyte.onnx.evaluate import Evaluator
+from halfbyte.onnx.files import open_onnx
 from halfbyte.onnx.graph_programs import GraphPrograms
 from halfbyte.onnx.prepare import prepare
 from halfbyte.onnx.runner import Runner
@@ -311,3 +314,36 @@ def test_a_condition_of_many_nodes_ends_a_program() -> None:
     feeds = {"c0": np.array([True]), "x": X[1, :2]}
     assert between(run, feeds) == ["If"]
     assert_close(outputs_of(run, feeds), [-X[1, :2]])
+
+
+def test_weights_of_bodies_in_memory_apart(tmp_path: Path) -> None:
+    """As in a tab: those around both branches are packed once, and so is each branch's own."""
+    size = 40  # its matrices are large enough to leave NumPy's memory
+    proto = model(f"""
+    m (float[n, {size}] x) => (float[n, {size}] y) {{
+      most = ReduceMax <keepdims = 0> (x)
+      k = Constant <value = float {{2.0}}> ()
+      c = Less (most, k)
+      y = If (c) <then_branch = t () => (float[n, {size}] r) {{ h = MatMul (x, w)  r = Relu (h) }},
+                  else_branch = e () => (float[n, {size}] s) {{ v = Neg (w)  h = MatMul (x, w)
+                                                                 s = MatMul (h, v) }}>
+    }}""")
+    w = np.random.default_rng(0).standard_normal((size, size)).astype(np.float32) / 8
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(w, "w"))
+    path = tmp_path / "m.onnx"
+    path.write_bytes(proto.SerializeToString())
+    memory = wasm.reused("simd128").memory
+    prepared = prepare(open_onnx(path, memory=memory))
+    run = Runner(prepared, wasm.opener("simd128"), memory=memory)
+    for count in (1, 3):
+        for top in (1, 4):
+            x = np.full((count, size), top, np.float32)
+            assert_close(outputs_of(run, {"x": x}), by_onnxruntime(proto, {"x": x}), 1e-5)
+    products = [
+        i.inputs[1].root
+        for program in run.programs()
+        for i in program.instructions
+        if i.operator.name == "matmul_panels"
+    ]
+    assert len(products) == 6
+    assert len(set(map(id, products))) == 2
