@@ -19,12 +19,13 @@ from tests.text.architectures import models
 import halfbyte
 from halfbyte.cli import main
 from halfbyte.core.buffer import Kind
+from halfbyte.core.passes.stream_weights import streamed_bytes
 from halfbyte.errors import FormatError, MemoryBudgetError, UnsupportedError
 from halfbyte.formats.mapped import is_mapped
 from halfbyte.quantize import quantize_file
 from halfbyte.quantize.gguf_writer import write_gguf
 from halfbyte.text.opening import open_model
-from halfbyte.text.planning import LEVELS, Settings, plan
+from halfbyte.text.planning import LEVELS, Settings, plan, plan_within
 
 IDS = [1, *range(300, 340)]
 
@@ -63,6 +64,43 @@ def test_equal_to_mapped_weights(kind: str, storyteller: Path, tmp_path: Path) -
 @pytest.mark.parametrize("name", sampled(models.CONFIGS, 3))
 def test_every_architecture(name: str, tmp_path: Path) -> None:
     equal_to_mapped(models.write(tmp_path / "m.gguf", name), ids=models.ids(name))
+
+
+@pytest.mark.usefixtures("small_lots")
+@pytest.mark.parametrize("name", ["llama", "gpt2", "qwen2_moe", "mamba2", "gemma3", "phi3"])
+@pytest.mark.parametrize("share", [0.2, 0.7])
+def test_what_fits_is_held(name: str, share: float, tmp_path: Path) -> None:
+    """With the same results: to the rows of one group."""
+    path = models.write(tmp_path / "m.gguf", name)
+    file = open_model(path)
+    least = plan(file, Settings(weights="streamed"))
+    matrices = sum(b.nbytes for b in least.program.buffers if b.kind is Kind.WINDOW)
+    budget = least.total + int(share * matrices)
+    ids = models.ids(name)
+    with (
+        halfbyte.load(path, weights="mapped") as mapped,
+        halfbyte.load(path, memory_budget=budget, threads=2) as model,
+    ):
+        np.testing.assert_array_equal(model.logits(ids), mapped.logits(ids))
+        streamed = sum(b.nbytes for b in model.program.buffers if b.kind is Kind.WINDOW)
+    assert 0 < streamed <= 1.1 * (1 - share) * matrices
+
+
+@pytest.mark.parametrize("kind", ["fp16", "int4", "Q6_K"])
+def test_the_more_memory_the_fewer_bytes_are_read(
+    kind: str, storyteller: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "m.gguf"
+    quantize_file(storyteller, kind, path)
+    file = open_model(path)
+    least, most = (plan(file, Settings(weights=w)).total for w in ("streamed", "packed"))
+    plans = [
+        plan_within(file, Settings(), budget) for budget in np.linspace(least, most, 9).astype(int)
+    ]
+    read = [streamed_bytes(one.program) for one in plans]
+    assert read == sorted(read, reverse=True)
+    assert len(set(read)) == len(read), read
+    assert read[-1] == 0
 
 
 def test_a_run_that_broke_off_leaves_the_next_one_right(storyteller: Path, tmp_path: Path) -> None:
@@ -136,7 +174,12 @@ from halfbyte.formats.mapped import is_mapped
 from halfbyte.text.planning import Settings, plan
 path, way, use = sys.argv[1:4]
 settings = {"context": 256, "weights": way}
-least = plan(open_model(path), Settings(**settings)).total
+if way == "part":  # half of the weights
+    both = (Settings(256, weights=w) for w in ("packed", "streamed"))
+    totals = [plan(open_model(path), one).total for one in both]
+    least, settings = sum(totals) // 2, {"context": 256}
+else:
+    least = plan(open_model(path), Settings(**settings)).total
 try:
     halfbyte.load(path, memory_budget=least - 1, **settings)
     refused = ""
@@ -165,7 +208,7 @@ elif use == "all":
     if "tokenizer.chat_template" in model.file.metadata:
         model.chat([{"role": "user", "content": "hello"}], max_tokens=4)
     windows = any(b.kind == "window" for b in model.program.buffers)
-    assert windows == (way == "streamed")
+    assert windows == (way != "packed")
 print(json.dumps([refused, least, footprint.peak_bytes()]))
 """
 
@@ -209,6 +252,12 @@ def test_a_budget_is_kept(name: str, way: str, shapes: Path) -> None:
     assert "expected to need at most" in refused
     assert "interpreter" in refused
     assert peak <= least, (peak, least)
+
+
+@pytest.mark.parametrize("name", ["large", "floats"])
+def test_a_budget_for_half_of_the_weights_is_kept(name: str, shapes: Path) -> None:
+    _, budget, peak = least_budget(shapes / f"{name}.gguf", "part", "all")
+    assert peak <= budget, (peak, budget)
 
 
 @pytest.mark.parametrize(

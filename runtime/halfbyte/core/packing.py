@@ -40,7 +40,8 @@ def to_pack(program: Program, weights: str = "auto") -> list[Buffer]:
         After all passes.
     weights : {"auto", "packed", "mapped", "streamed"}
         "auto" packs if that takes no memory, since the file's bytes are the model's own, or if the
-        whole plan takes at most half of this machine's memory.
+        whole plan takes at most half of this machine's memory. "streamed" packs those that are
+        held nevertheless, but no experts.
     """
     others: set[Buffer] = set()
     for instruction in program.instructions:
@@ -48,6 +49,8 @@ def to_pack(program: Program, weights: str = "auto") -> list[Buffer]:
             others.update(instruction.inputs)
     multiplied = {i.operands["w"] for i in program.instructions if i.operator in _PRODUCTS}
     matrices = [b for b in program.buffers if b in multiplied and b not in others and _packable(b)]
+    if weights == "streamed":
+        return [b for b in matrices if len(b.shape) == 2]
     if weights == "packed" or (weights == "auto" and (_in_place(matrices) or has_room(program))):
         return matrices
     return []
@@ -135,23 +138,23 @@ def _converted(source: Tensor, format_: type[Grid], nbytes: int, kernels: Kernel
     return data
 
 
-def keep_vectors(program: Program, file: ModelFile) -> Program:
-    """Copy vectors, each of which would keep a page, or a huge page, of the file resident."""
-    vectors = [b for b in program.buffers if isinstance(b.value, Tensor) and len(b.shape) == 1]
-    return _kept(program, vectors, file)
+def to_copy(program: Program, *, streams: bool = False) -> list[Buffer]:
+    """Tensors to copy out of the file, since its pages are not to stay in memory.
 
-
-def keep_all(program: Program, file: ModelFile) -> Program:
-    """Copy all that is still mapped, because the file is on a network and may change unnoticed."""
-    mapped = [
-        b for b in program.buffers
-        if isinstance(b.value, Tensor) and not isinstance(b.value, DerivedTensor)
-        and is_mapped(b.value.data)
+    Vectors, each of which would keep a page, or a huge page, of the file resident. Where a program
+    `streams`, also the matrices that it holds, unless they are packed or computed.
+    """
+    tensors = [b for b in program.buffers if isinstance(b.value, Tensor)]
+    if not streams:
+        return [b for b in tensors if len(b.shape) == 1]
+    packed = set(to_pack(program, "streamed"))
+    return [
+        b for b in tensors
+        if len(b.shape) <= 2 and b not in packed and not isinstance(b.value, DerivedTensor)
     ]  # fmt: skip
-    return _kept(program, mapped, file)
 
 
-def _kept(program: Program, buffers: Iterable[Buffer], file: ModelFile) -> Program:
+def copy(program: Program, buffers: Iterable[Buffer], file: ModelFile) -> Program:
     """The program with copies of these tensors, and of constants that are views of the file."""
     kept = {
         b: replace(b, value=b.value.copy())
@@ -167,6 +170,16 @@ def _kept(program: Program, buffers: Iterable[Buffer], file: ModelFile) -> Progr
         file.forget()
         file.check()
     return program.replaced(kept)
+
+
+def copy_all(program: Program, file: ModelFile) -> Program:
+    """Copy all that is still mapped, because the file is on a network and may change unnoticed."""
+    mapped = [
+        b for b in program.buffers
+        if isinstance(b.value, Tensor) and not isinstance(b.value, DerivedTensor)
+        and is_mapped(b.value.data)
+    ]  # fmt: skip
+    return copy(program, mapped, file)
 
 
 def _pack_slices(

@@ -9,6 +9,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.core.passes.stream_weights import streamed_bytes
 from halfbyte.device.cost import F64, Cost, Rates
 from halfbyte.device.profile import Cluster, Profile
 from halfbyte.device.quantity import Quantity
@@ -184,7 +185,7 @@ class Speed:
         batch, context = program.sizes["n"].maximum, program.sizes["position"].maximum
         batch = min(prompt, batch, context)
         position = min(position, context - 1)
-        kinds = ("packed", "mapped", "converted")
+        kinds = ("packed", "mapped", "converted", "copied")
         held = sum(plan.memory[f"weights ({kind})"] for kind in kinds)
         whole = held + plan.memory["KV cache"] + plan.memory.get("states", 0)
         cached = held > 0 and whole <= profile.memory.cache_mb.value * 1e6
@@ -201,7 +202,8 @@ class Speed:
             for n, at in ((1, position), (batch, 0))
         )
         storage = draws(profile.memory.storage_gb_s) * 1e9
-        storage_s = (token.weight_bytes if from_storage else 0) / storage
+        read = streamed_bytes(program) or token.weight_bytes
+        storage_s = (read if from_storage else 0) / storage
         self.token, self.prompt = Pass(token, storage_s), Pass(prefill, storage_s / batch, batch)
 
 

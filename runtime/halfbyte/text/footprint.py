@@ -42,7 +42,11 @@ _STEP = 8_000_000
 
 
 def planned(
-    program: Program, tokens: int, to_pack: Iterable[Buffer] = (), merges: int = 0
+    program: Program,
+    tokens: int,
+    to_pack: Iterable[Buffer] = (),
+    to_copy: Iterable[Buffer] = (),
+    merges: int = 0,
 ) -> dict[str, int]:
     """Bytes by kind: the program's, the tokenizer's and the interpreter's.
 
@@ -56,26 +60,27 @@ def planned(
         Of the vocabulary.
     to_pack : iterable of Buffer
         Weights that will be packed; others may be packed already.
+    to_copy : iterable of Buffer
+        Weights that will be copied out of the file.
     """
     by_kind, unpacked = program.bytes_by_kind(), set(to_pack)
     windows = window_bytes(program)
-    copied = 0
-    if unpacked or windows:  # then vectors are copied out of the file: see packing.keep_vectors
-        copied = sum(
-            b.nbytes for b in program.buffers if b.kind is Kind.WEIGHT and len(b.shape) == 1
-        )
+    copies = [b for b in to_copy if b.kind is Kind.WEIGHT]
+    vectors = sum(b.nbytes for b in copies if len(b.shape) == 1)
+    copied = sum(b.nbytes for b in copies) - vectors
     made = sum(b.nbytes for b in converted(program))
     packed = sum(b.nbytes for b in program.buffers if b in unpacked or is_packed(b.dtype))
     packed -= sum(b.nbytes for b in converted(program) if b in unpacked)
     return {
-        "weights (mapped)": by_kind[Kind.WEIGHT] - packed - made - copied,
+        "weights (mapped)": by_kind[Kind.WEIGHT] - packed - made - copied - vectors,
         "weights (packed)": packed,
         "weights (converted)": made,
+        "weights (copied)": copied,
         "weights (streamed)": windows,
         "KV cache": by_kind[Kind.CACHE],
         **({"states": by_kind[Kind.STATE]} if by_kind[Kind.STATE] else {}),
         "activations": by_kind[Kind.SCRATCH] + by_kind[Kind.INPUT] + by_kind[Kind.OUTPUT] - windows,
-        "constants": by_kind[Kind.CONSTANT] + copied,
+        "constants": by_kind[Kind.CONSTANT] + vectors,
         "tokenizer": tokens * TOKEN_BYTES + merges * MERGE_BYTES,
         "interpreter": process_bytes(),
     }

@@ -89,8 +89,9 @@ def load(
         of 16 and at most 1024. Other arguments override those of the level.
     memory_budget : int, optional
         Bytes that the process may take, the interpreter included, which counts with a fixed figure
-        if nothing large was imported before. Weights "auto" are packed if they fit, otherwise
-        streamed; if nothing fits, loading fails. Beam search may use what the plan leaves.
+        if nothing large was imported before. Weights "auto" are packed if they fit; otherwise as
+        many matrices as fit are, and the others are streamed. If nothing fits, loading fails. Beam
+        search may use what the plan leaves.
     lora : mapping of path to float, optional
         Adapters, in llama.cpp's GGUF format or folders of PEFT, and their scales, such as
         ``{"pirate.gguf": 1.0}``; :meth:`LanguageModel.adapter` changes scales.
@@ -320,10 +321,10 @@ def ready(
     program = planned.program
     if backend != "numpy" and (planned.to_pack or planned.reader):
         program = packing.pack(program, planned.to_pack, file, threads)
-        program = packing.keep_vectors(program, file)
+        program = packing.copy(program, planned.to_copy, file)
     whole = chosen.weights in ("auto", "packed") and planned.reader is None
     if whole and any(p.remote for p in file.mapped) and packing.has_room(program):
-        program = packing.keep_all(program, file)
+        program = packing.copy_all(program, file)
     room = math.inf if memory_budget is None else memory_budget - planned.total
     return program, backend, threads, room
 

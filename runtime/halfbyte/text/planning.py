@@ -15,6 +15,7 @@ from typing import TypedDict
 from halfbyte.core import ops, packing
 from halfbyte.core.buffer import Buffer
 from halfbyte.core.passes import optimize
+from halfbyte.core.passes.stream_weights import rows_within
 from halfbyte.core.program import Program
 from halfbyte.errors import HalfbyteError, MemoryBudgetError, TaskError, UnsupportedError
 from halfbyte.formats import metadata
@@ -92,6 +93,8 @@ class Plan:
     ----------
     to_pack : tuple of Buffer
         Weights to pack.
+    to_copy : tuple of Buffer
+        Weights to copy out of the file.
     reader : Reader or None
         Reads streamed weights.
     memory : mapping of str to int
@@ -102,6 +105,7 @@ class Plan:
 
     program: Program
     to_pack: tuple[Buffer, ...]
+    to_copy: tuple[Buffer, ...]
     reader: Reader | None
     memory: Mapping[str, int]
     settings: Settings
@@ -120,7 +124,8 @@ def plan(file: ModelFile, settings: Settings, *, encodes: bool = False) -> Plan:
 def plan_within(file: ModelFile, settings: Settings, budget: int, *, encodes: bool = False) -> Plan:
     """The fastest plan that needs at most `budget` bytes, including the interpreter's.
 
-    Weights "auto" are packed if they fit, otherwise streamed; no other setting is changed.
+    Weights "auto" are packed if they fit; otherwise as many matrices as fit are, and the others are
+    streamed. No other setting is changed.
 
     Raises
     ------
@@ -134,7 +139,11 @@ def plan_within(file: ModelFile, settings: Settings, budget: int, *, encodes: bo
     for weights in choices:
         planned = _planned(file, replace(settings, weights=weights), captured)
         if planned.total <= budget:
-            return planned
+            return (
+                planned
+                if weights == settings.weights
+                else _holding(planned, budget, file, captured)
+            )
     kinds = [f"{kind} {n / 1e6:.1f} MB" for kind, n in planned.memory.items() if n >= 5e4]
     raise MemoryBudgetError(
         f"{file.path}: expected to need at most {budget / 1e6:.1f} MB, found "
@@ -143,21 +152,42 @@ def plan_within(file: ModelFile, settings: Settings, budget: int, *, encodes: bo
     )
 
 
-def _planned(file: ModelFile, settings: Settings, captured: Program) -> Plan:
+def _holding(streamed: Plan, budget: int, file: ModelFile, captured: Program) -> Plan:
+    """The plan with as many matrices in memory as the budget has room for."""
+    if streamed.reader is None:
+        return streamed
+    room = budget - streamed.total
+    while held := rows_within(captured, room):
+        planned = _planned(file, streamed.settings, captured, held)
+        if planned.total <= budget:
+            return planned
+        room -= planned.total - budget  # windows and scratch buffers overlap otherwise
+    return streamed
+
+
+def _planned(
+    file: ModelFile,
+    settings: Settings,
+    captured: Program,
+    held: Mapping[Buffer, int] | None = None,
+) -> Plan:
     program, reader = captured, None
     if settings.weights == "streamed":
         if not settings.passes:
             raise HalfbyteError("weights 'streamed': expected passes on: one of them streams")
         reader = Reader(file)
     if settings.passes:
-        program = optimize(captured, int8_activations=settings.activations == "int8", reader=reader)
+        program = optimize(
+            captured, int8_activations=settings.activations == "int8", reader=reader, held=held
+        )
     to_pack = packing.to_pack(program, settings.weights)
+    to_copy = packing.to_copy(program, streams=reader is not None) if to_pack or reader else []
     memory = footprint.planned(
-        program, file.tensors["token_embd.weight"].shape[0], to_pack,
+        program, file.tensors["token_embd.weight"].shape[0], to_pack, to_copy,
         merges=_count(file.metadata.get("tokenizer.ggml.merges")),
     )  # fmt: skip
     return Plan(
-        program, tuple(to_pack), reader, MappingProxyType(memory),
+        program, tuple(to_pack), tuple(to_copy), reader, MappingProxyType(memory),
         replace(settings, context=context_of(program)),
     )  # fmt: skip
 

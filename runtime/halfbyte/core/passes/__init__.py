@@ -5,6 +5,9 @@ Passes for graphs only are in :mod:`halfbyte.onnx.passes`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from halfbyte.core.buffer import Buffer
 from halfbyte.core.passes.fuse import fuse
 from halfbyte.core.passes.plan_memory import plan_memory
 from halfbyte.core.passes.quantize_activations import quantize_activations
@@ -24,17 +27,22 @@ __all__ = [
 
 
 def optimize(
-    program: Program, *, int8_activations: bool = True, reader: Reader | None = None
+    program: Program,
+    *,
+    int8_activations: bool = True,
+    reader: Reader | None = None,
+    held: Mapping[Buffer, int] | None = None,
 ) -> Program:
     """Apply all passes, in order.
 
     Without `int8_activations` products with block formats, and attention, take float activations;
-    with a `reader` weights are read from the file in each run.
+    with a `reader` weights are read from the file in each run, except for as many rows of matrices
+    as are `held`.
     """
     if int8_activations:
         program = quantize_activations(program)
     if reader is not None:
-        program = stream_weights(program, reader)
+        program = stream_weights(program, reader, held or {})
     program = fuse(program)
     if int8_activations:
         program = quantize_attention(program)

@@ -1,8 +1,9 @@
 """Streams weights: they are read in every run, one lot ahead of their use, instead of being held.
 
 Products take their matrices from windows, memory that is planned like scratch buffers, so that only
-two lots of weights, a few megabytes each, are resident. A large matrix is multiplied in slices of
-its rows. Results are the same to the bit, since no output depends on two rows.
+two lots of weights, a few megabytes each, are resident, and the rows that are held on purpose. A
+large matrix is multiplied in slices of its rows. Results are the same to the bit, since no output
+depends on two rows.
 
 Which matrices of experts a run reads is known only within it, so these stay mapped: the system
 reads the pages of those that are chosen, and may drop them.
@@ -10,6 +11,9 @@ reads the pages of those that are chosen, and may drop them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -19,6 +23,7 @@ from halfbyte.core.buffer import Buffer, Kind
 from halfbyte.core.instruction import Instruction
 from halfbyte.core.ops.operator import host_instruction
 from halfbyte.core.program import Program, current, resume
+from halfbyte.formats.derived import DerivedTensor
 from halfbyte.formats.reading import Reader, Rows
 from halfbyte.weights import Tensor
 
@@ -26,11 +31,18 @@ LOT_BYTES = 4 << 20  # read at once: long enough to hide a device's latency, sma
 _GROUP = 16  # rows that kernels process together
 
 
-def stream_weights(program: Program, reader: Reader, lot_bytes: int = LOT_BYTES) -> Program:
+def stream_weights(
+    program: Program,
+    reader: Reader,
+    held: Mapping[Buffer, int] = MappingProxyType({}),
+    lot_bytes: int | None = None,
+) -> Program:
     """Read the matrices of products from the file in each run, in lots of about `lot_bytes`.
 
-    Runs before `fuse`. Embeddings are read row by row, for the tokens of each run.
+    Runs before `fuse`. The first rows of the matrices in `held`, as many as it says, stay in
+    memory. Embeddings are read row by row, for the tokens of each run.
     """
+    lot_bytes = LOT_BYTES if lot_bytes is None else lot_bytes
     rewritten = program.rewritten([])
     windows: dict[Buffer, Rows] = {}
     with resume(rewritten):
@@ -40,11 +52,46 @@ def stream_weights(program: Program, reader: Reader, lot_bytes: int = LOT_BYTES)
                 rewritten.append(instruction)
             elif instruction.operator is ops.gather:
                 rewritten.append(_gather(instruction, weight, reader))
+            elif (rows := held.get(instruction.operands["w"], 0)) == weight.row_count:
+                rewritten.append(instruction)
             else:
-                windows |= _multiply(instruction, weight, lot_bytes)
+                windows |= _multiply(instruction, weight, rows, lot_bytes)
     lots = _lots(windows, lot_bytes)
     rewritten.instructions = _with_reads(rewritten.instructions, lots, windows, reader)
     return rewritten
+
+
+def rows_within(program: Program, room: int) -> dict[Buffer, int]:
+    """How many rows of matrices to hold, at most `room` bytes in all, before `stream_weights`.
+
+    Held matrices are spread over a run, since others are read while they are multiplied. The rest
+    of the room is for the largest others, the last of them in part.
+    """
+    products = (i for i in program.instructions if i.operator is not ops.gather)
+    matrices = dict.fromkeys(i.operands["w"] for i in products if _matrix(i) is not None)
+    share, due = room / max(sum(b.nbytes for b in matrices), 1), 0.0
+    held: dict[Buffer, int] = {}
+    for buffer in matrices:
+        due += share * buffer.nbytes
+        if buffer.nbytes <= min(due, room):
+            held[buffer] = buffer.value.row_count
+            due, room = due - buffer.nbytes, room - buffer.nbytes
+    for buffer in sorted(matrices.keys() - held, key=lambda b: (-b.nbytes, b.name)):
+        tensor = buffer.value
+        size = tensor.format.row_bytes(tensor.columns)
+        rows = tensor.row_count
+        if rows * size > room:  # computed ones are computed as a whole
+            derived = isinstance(tensor, DerivedTensor)
+            rows = 0 if derived else room // size // _GROUP * _GROUP
+        if rows:
+            held[buffer] = rows
+            room -= rows * size
+    return held
+
+
+def streamed_bytes(program: Program) -> int:
+    """Bytes of matrices that are read from storage in each run."""
+    return sum(b.nbytes for b in program.buffers if b.kind is Kind.WINDOW)
 
 
 def window_bytes(program: Program) -> int:
@@ -75,19 +122,28 @@ def _gather(instruction: Instruction, weight: Tensor, reader: Reader) -> Instruc
     return host_instruction("read_rows", embed, (ids,), instruction.outputs)
 
 
-def _multiply(instruction: Instruction, weight: Tensor, lot_bytes: int) -> dict[Buffer, Rows]:
-    """Record a product slice by slice, with windows instead of its matrix; returns the windows."""
+def _multiply(
+    instruction: Instruction, weight: Tensor, held: int, lot_bytes: int
+) -> dict[Buffer, Rows]:
+    """Record a product slice by slice, with windows instead of its matrix; returns the windows.
+
+    The first `held` rows are a matrix in memory.
+    """
     *activations, w = instruction.inputs
     (y,) = instruction.outputs
     step = max(lot_bytes // weight.format.row_bytes(weight.columns) // _GROUP, 1) * _GROUP
+    firsts = list(range(held, weight.row_count, step))
     windows = {}
-    for first in range(0, weight.row_count, step):
-        rows = Rows(weight, first, min(step, weight.row_count - first))
-        name = f"{weight.name}[{first}:{first + rows.size}]"
-        window = Buffer(name, Kind.WINDOW, w.dtype, (rows.size, weight.columns))
-        windows[window] = rows
-        part = instruction.operator(*activations, window)
-        if rows.size == weight.row_count:
+    for first, end in pairwise([*([0] if held else []), *firsts, weight.row_count]):
+        shape = (end - first, weight.columns)
+        if first < held:
+            matrix = Buffer(f"{w.name}[:{end}]", w.kind, w.dtype, shape, weight.part(first, end))
+        else:
+            name = f"{weight.name}[{first}:{end}]"
+            matrix = Buffer(name, Kind.WINDOW, w.dtype, shape)
+            windows[matrix] = Rows(weight, first, end - first)
+        part = instruction.operator(*activations, matrix)
+        if end - first == weight.row_count:
             current().change_last((y,))
         else:
             ops.concat_part(y.view(y.shape, "i32"), part.view(part.shape, "i32"), offset=first)
@@ -114,6 +170,8 @@ def _with_reads(
     reader: Reader,
 ) -> list[Instruction]:
     """Before the first use of each lot: wait for it, and begin the next one."""
+    if not lots:
+        return instructions
     following = dict(zip([(), *lots], [*lots, ()], strict=True))
     lot_of = {window: lot for lot in lots for window in lot}
 
