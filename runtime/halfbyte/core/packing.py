@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from halfbyte.errors import ProgramError
 from halfbyte.formats.derived import ConvertedTensor, DerivedTensor
 from halfbyte.formats.mapped import is_apart, is_mapped
 from halfbyte.formats.model_file import ModelFile
+from halfbyte.formats.reading import Rows
 from halfbyte.room import machine_bytes
 from halfbyte.weights import U8, Layout, Tensor
 from halfbyte.weights.grids import Grid
@@ -104,6 +106,22 @@ def pack(program: Program, buffers: Iterable[Buffer], file: ModelFile, threads: 
         packed[buffer] = replace(buffer, dtype=layout.dtype, value=value)
     shared.close()
     return program.replaced(packed)
+
+
+def pack_rows(rows: Rows, data: U8) -> None:
+    """What :func:`halfbyte.formats.reading.pack_rows` does, in C."""
+    if rows.layout is not None:
+        tensor, kernels = rows.tensor, _one_thread()
+        size = rows.layout.GROUP * rows.layout.row_bytes(tensor.columns)
+        kernels.call(
+            f"pack_{tensor.format.dtype}",
+            y=data, scratch=np.empty(size, np.uint8), w=data, k=tensor.columns, m=rows.size,
+        )  # fmt: skip
+
+
+@cache
+def _one_thread() -> Kernels:
+    return Kernels()
 
 
 def _taken(tensor: Tensor, kernels: Kernels) -> U8 | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from halfbyte.errors import FormatError
 from halfbyte.formats.derived import DerivedTensor
 from halfbyte.formats.model_file import ModelFile
-from halfbyte.weights import U8, Tensor
+from halfbyte.weights import U8, Layout, Tensor
 
 _POSITIONED = hasattr(os, "preadv")  # reads at an offset into given memory
 
@@ -26,6 +26,13 @@ class Rows(NamedTuple):
     tensor: Tensor
     first: int
     size: int  # number of rows
+    layout: type[Layout] | None = None  # of the rows in memory, if it is not the file's
+
+
+def pack_rows(rows: Rows, data: U8) -> None:
+    """Bring bytes from the file's order into the rows' layout, in place."""
+    if rows.layout is not None:
+        data[...] = rows.layout.pack(rows.tensor.format.rows(data, rows.tensor.columns)).reshape(-1)
 
 
 class Reader:
@@ -33,10 +40,15 @@ class Reader:
 
     Tensors that are stored as they are used are read at their offsets: no mapped page becomes
     resident. Derived tensors are computed from mapped pages, which are given back.
+
+    Parameters
+    ----------
+    pack : callable
+        What :func:`pack_rows` does, faster.
     """
 
-    def __init__(self, file: ModelFile) -> None:
-        self._file = file
+    def __init__(self, file: ModelFile, pack: Callable[[Rows, U8], None] = pack_rows) -> None:
+        self._file, self._pack = file, pack
         self._descriptors: dict[Path, int] = {}
         self._thread = ThreadPoolExecutor(1, "halfbyte-reader")
         self._pending: Future[None] | None = None
@@ -67,7 +79,10 @@ class Reader:
 
     def _fill(self, lot: Sequence[Rows], arrays: Sequence[npt.NDArray[Any]]) -> None:
         for rows, array in zip(lot, arrays, strict=True):
-            self._read(rows, array.reshape(-1).view(np.uint8))
+            data = array.reshape(-1).view(np.uint8)
+            self._read(rows, data)
+            if rows.layout is not None:
+                self._pack(rows, data)
 
     def _read(self, rows: Rows, out: U8) -> None:
         place = None if isinstance(rows.tensor, DerivedTensor) else self._file.locate(rows.tensor)

@@ -69,7 +69,8 @@ def planned(
     vectors = sum(b.nbytes for b in copies if len(b.shape) == 1)
     copied = sum(b.nbytes for b in copies) - vectors
     made = sum(b.nbytes for b in converted(program))
-    packed = sum(b.nbytes for b in program.buffers if b in unpacked or is_packed(b.dtype))
+    weights = [b for b in program.buffers if b.kind is Kind.WEIGHT]
+    packed = sum(b.nbytes for b in weights if b in unpacked or is_packed(b.dtype))
     packed -= sum(b.nbytes for b in converted(program) if b in unpacked)
     return {
         "weights (mapped)": by_kind[Kind.WEIGHT] - packed - made - copied - vectors,

@@ -175,7 +175,7 @@ def _planned(
     if settings.weights == "streamed":
         if not settings.passes:
             raise HalfbyteError("weights 'streamed': expected passes on: one of them streams")
-        reader = Reader(file)
+        reader = Reader(file, packing.pack_rows)
     if settings.passes:
         program = optimize(
             captured, int8_activations=settings.activations == "int8", reader=reader, held=held

@@ -25,7 +25,7 @@ from halfbyte.core.ops.operator import host_instruction
 from halfbyte.core.program import Program, current, resume
 from halfbyte.formats.derived import DerivedTensor
 from halfbyte.formats.reading import Reader, Rows
-from halfbyte.weights import Tensor
+from halfbyte.weights import Layout, Tensor
 
 LOT_BYTES = 4 << 20  # read at once: long enough to hide a device's latency, small beside a model
 _GROUP = 16  # rows that kernels process together
@@ -67,22 +67,21 @@ def rows_within(program: Program, room: int) -> dict[Buffer, int]:
     Held matrices are spread over a run, since others are read while they are multiplied. The rest
     of the room is for the largest others, the last of them in part.
     """
-    products = (i for i in program.instructions if i.operator is not ops.gather)
-    matrices = dict.fromkeys(i.operands["w"] for i in products if _matrix(i) is not None)
+    products = [i for i in program.instructions if i.operator is not ops.gather]
+    matrices = {i.operands["w"]: tensor for i in products if (tensor := _matrix(i)) is not None}
     share, due = room / max(sum(b.nbytes for b in matrices), 1), 0.0
     held: dict[Buffer, int] = {}
-    for buffer in matrices:
+    for buffer, tensor in matrices.items():
         due += share * buffer.nbytes
         if buffer.nbytes <= min(due, room):
-            held[buffer] = buffer.value.row_count
+            held[buffer] = tensor.row_count
             due, room = due - buffer.nbytes, room - buffer.nbytes
-    for buffer in sorted(matrices.keys() - held, key=lambda b: (-b.nbytes, b.name)):
-        tensor = buffer.value
-        size = tensor.format.row_bytes(tensor.columns)
-        rows = tensor.row_count
+    for buffer, tensor in sorted(matrices.items(), key=lambda item: -item[0].nbytes):
+        if buffer in held:
+            continue
+        size, rows = tensor.format.row_bytes(tensor.columns), tensor.row_count
         if rows * size > room:  # computed ones are computed as a whole
-            derived = isinstance(tensor, DerivedTensor)
-            rows = 0 if derived else room // size // _GROUP * _GROUP
+            rows = 0 if isinstance(tensor, DerivedTensor) else room // size // _GROUP * _GROUP
         if rows:
             held[buffer] = rows
             room -= rows * size
@@ -140,14 +139,23 @@ def _multiply(
             matrix = Buffer(f"{w.name}[:{end}]", w.kind, w.dtype, shape, weight.part(first, end))
         else:
             name = f"{weight.name}[{first}:{end}]"
-            matrix = Buffer(name, Kind.WINDOW, w.dtype, shape)
-            windows[matrix] = Rows(weight, first, end - first)
+            layout = _layout(instruction, weight, end - first)
+            dtype = w.dtype if layout is None else layout.dtype
+            matrix = Buffer(name, Kind.WINDOW, dtype, shape)
+            windows[matrix] = Rows(weight, first, end - first, layout)
         part = instruction.operator(*activations, matrix)
         if end - first == weight.row_count:
             current().change_last((y,))
         else:
             ops.concat_part(y.view(y.shape, "i32"), part.view(part.shape, "i32"), offset=first)
     return windows
+
+
+def _layout(instruction: Instruction, weight: Tensor, rows: int) -> type[Layout] | None:
+    """The order in which an integer product multiplies these rows fastest; None for the file's."""
+    layout = weight.format.packed
+    packs = layout is not None and instruction.operator is ops.matmul_int8 and rows >= layout.GROUP
+    return layout if packs else None
 
 
 def _lots(windows: dict[Buffer, Rows], lot_bytes: int) -> list[tuple[Buffer, ...]]:
