@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from tests.support.shapes import zeros
 
 from halfbyte.cli import main
 from halfbyte.core.backends.native import NativeExecutable
-from halfbyte.device import machine, timing
+from halfbyte.device import machine, storage, timing
 from halfbyte.device import measure as measuring
 from halfbyte.device.cost import Cost, Rates, work_of
 from halfbyte.device.kernels import Kernel, arm_kernels, kernel_of, usual_kernels
@@ -197,7 +198,7 @@ def test_measured_fractions_predict_what_was_measured(monkeypatch: pytest.Monkey
     monkeypatch.setattr(timing, "_PASSES", 3)
     steps: list[str] = []
     result = measuring.measure(1, steps.append)
-    assert steps == ["memory and dot product", "Q4_0", "F32", "graphs"]
+    assert steps == ["storage, memory and dot product", "Q4_0", "F32", "graphs"]
     timed = timing._time_decoder(timing._SMALL, "Q4_0", "packed", (PROMPT,))[0]
     mine = kernels_of(result, "a test")
     assert {"matmul_int8_q4_0", "matmul_int8_q4_0_rows", "matmul_f32"} <= set(mine)
@@ -231,8 +232,23 @@ def test_profile_of_this_machine_is_read_back(tmp_path: Path) -> None:
     assert read_file(type(output), path) == output
     assert output.int8_gops == pytest.approx(700, rel=1e-3)
     assert output.memory.bandwidth_gb_s.value == 30
+    assert output.memory.storage_gb_s.assumed
+    measured.storage = 5e8
+    assert machine_profile(measured).memory.storage_gb_s.value == 0.5
     assert output.kernels["matmul_int8_q4_0"].prompt.value == 0.7
     assert output.kernels["rms_norm"].arithmetic == "float32"
+
+
+def test_storage_is_measured_without_a_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage, "_SIZE", 8 << 20)
+    if hasattr(os, "posix_fadvise"):
+        assert 1e6 < (storage.storage_speed(tmp_path) or 0) < 1e12
+    assert storage.storage_speed(tmp_path / "missing") is None
+    monkeypatch.delattr(os, "posix_fadvise", raising=False)
+    assert storage.storage_speed(tmp_path) is None
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_measure_on_the_command_line(

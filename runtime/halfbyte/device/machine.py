@@ -46,7 +46,9 @@ def machine_profile(measured: Measured, name: str = "this-machine") -> Profile:
         tab_mb=_assumed(min(0.5 * ram, 4000.0), 2.0, "a tab of 32 bits has at most 4 GB"),
         bandwidth_gb_s=known(max(measured.bandwidth.values()) / 1e9),
         core_bandwidth_gb_s=known(measured.bandwidth[1] / 1e9),
-        storage_gb_s=_assumed(1.0, 4.0, "a solid-state disk; not measured"),
+        storage_gb_s=known(measured.storage / 1e9)
+        if measured.storage
+        else _assumed(1.0, 4.0, "a solid-state disk; not measured"),
         cache_mb=_cache(threads),
     )
     overhead = Overhead(known(measured.launch * 1e6), known(measured.call * 1e6))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
 from halfbyte.core.ops.operator import operator_of
 from halfbyte.device.kernels import HOST, Kernel
 from halfbyte.device.quantity import Quantity
+from halfbyte.device.storage import storage_speed
 from halfbyte.device.timing import Timed, decoders, float_rate, graphs
 from halfbyte.text.bench import dot_peak, read_bandwidth
 from halfbyte.weights import FORMATS
@@ -37,6 +39,8 @@ class Measured:
         Seconds that an instruction and a run take besides their work, on one thread.
     kernels : dict of kind to tuple
         Fractions (prompt, token, memory) as in :class:`halfbyte.device.kernels.Kernel`.
+    storage : float or None
+        Bytes/s of reading files; None where it cannot be measured.
     """
 
     bandwidth: dict[int, float]
@@ -45,6 +49,7 @@ class Measured:
     launch: float = 0.0
     call: float = 0.0
     kernels: dict[str, tuple[float, float, float]] = field(default_factory=dict)
+    storage: float | None = None
 
 
 def medians(passes: Sequence[Measured]) -> Measured:
@@ -87,8 +92,10 @@ def measure(
     place : Place
         Where the kernels run; the limits are this process's.
     """
-    step("memory and dot product")
+    step("storage, memory and dot product")
+    storage = storage_speed(Path.cwd()) if place.maps else None
     measured = limits(counts := sorted({1, threads}))
+    measured.storage = storage
     timed: dict[tuple[str, str], list[Timed]] = {}
     bandwidth: dict[tuple[str, str], float] = {}  # at that time: it changes every minute
     for type_ in TYPES:

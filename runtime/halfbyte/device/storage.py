@@ -28,7 +28,7 @@ def storage_speed(folder: Path) -> float | None:
         if shutil.disk_usage(folder).free < 2 * _SIZE:
             return None
         with tempfile.TemporaryFile(dir=folder) as file:
-            piece = np.random.default_rng(0).bytes(_PIECE)  # a compressing file system gains nothing
+            piece = np.random.default_rng(0).bytes(_PIECE)  # nothing to compress
             for _ in range(_SIZE // _PIECE):
                 file.write(piece)
             file.flush()
