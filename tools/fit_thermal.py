@@ -1,30 +1,31 @@
-"""Fit a phone's thermal couplings to recordings of its temperatures, and check them on others.
+"""Fit a phone's thermal network to recordings of its temperatures, and judge it on others.
 
-    python tools/fit_thermal.py s25_stress.npz                      prints values with ranges
-    python tools/fit_thermal.py s25_stress.npz -o part.toml         writes part of a device profile
-    python tools/fit_thermal.py s25_stress.npz --evaluate s25.npz   predicts another recording
+    python tools/fit_thermal.py a.npz b.npz                     fits, and judges each by the rest
+    python tools/fit_thermal.py a.npz b.npz -o part.toml        writes part of a device profile
+    python tools/fit_thermal.py a.npz --evaluate c.npz          predicts other recordings
+    python tools/fit_thermal.py --profile phone.toml --evaluate c.npz   by a profile's network
 
-A recording has temperatures of the chips, the chassis and the battery, but no watts;
-tools/thermal/fitting.py describes the model and which of its values can be known. Chips have the
-measured temperatures; chassis and battery are computed over a whole file from its first tick on.
-The fit minimizes squared differences over the logarithms of the values. Differences count in full
-up to 0.3 K and less beyond, since other things warm a phone at times; those within a minute count
-as one, since they are alike. Guesses from published constants restrain values that recordings do
-not determine. The air of a fitted recording is fitted as well, around the recorder's estimate,
-since it was not measured. That of an evaluated recording is the estimate of its first tick, and
-nothing else is taken from it.
+A recording has temperatures, but no watts; tools/thermal/fitting.py describes the network and which
+of its values can be known. The fit minimizes squared differences, of the prediction by all sensors
+and of the prediction by those of the CPUs alone, over the logarithms of the values. Differences
+count in full up to `COUNTED_K` and less beyond, since other things warm a phone at times; those
+within a minute count as one, since they are alike. Guesses restrain values that recordings do not
+determine. The body's and the air's temperature of each recording follow from its first minutes.
 
-Ranges come from leaving out each sixth of the recordings in turn, whose errors are then those of a
-prediction ("left out" below); they are two standard errors of the jackknife.
+Predictions are judged after these minutes, three times: with all sensors prescribed, with those of
+the CPUs, and from load alone with the power of --device. Beside them: holding the first temperature
+and the last of the first minutes, and the line through these. Each recording is predicted by a fit
+to the others; a single one by fits to its halves, each predicting the other. Ranges are the
+differences that phones have from day to day and the uncertainty of the fit, multiplied by what
+makes four fifths of the ticks of these predictions, and of their parts, lie within 10 to 90 %.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,78 +33,61 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
+from halfbyte.device.profile import Profile, load_profile
 from halfbyte.errors import HalfbyteError, OutputError
 from halfbyte.outputs import write_text
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # when run as a script
 
-from tools.thermal import fitting
-from tools.thermal.fitting import BATTERY_J_K, CAPACITIES, CHIPS, CONDUCTANCES, GUESS
+from tools.thermal.fitting import (
+    ALIKE_S,
+    CAPACITIES,
+    CONDUCTANCES,
+    DRIVES,
+    GUESS,
+    WITHIN,
+    predict,
+    sensors,
+)
+from tools.thermal.judging import Result, cut, judge, pieces, widened
+from tools.thermal.part import Fit, toml
 from tools.thermal.traces import Recording, read_recording
 
 Floats = NDArray[np.float64]
 
-FULL_K = 0.3  # differences up to here count in full
-ALIKE_S = 60.0  # differences within this time count as one
-GUESS_WITHIN = 1.5  # standard deviation of a value's logarithm around its guess
-AIR_WITHIN_K = 3.0  # that of the air's temperature around the recorder's estimate
-BLOCKS = 6
-NUDGE = 1e-6  # of a parameter, for derivatives
-_CHIP = (  # from a die with its package only to everything attached to it
-    '{ value = 10, range = [2, 40], assumed = "the recordings hold no watts" }'
-)
+COUNTED_K = {"gpu": 1.0, "chassis": 0.5, "battery": 0.3}
+APART = 0.05  # standard deviation of values from day to day: another case, hand, table
+ROUNDS = 3  # of widening ranges
+NUDGE = 1e-5  # of a parameter, for derivatives
+DEVICE = "galaxy-s25"
 
 
 @dataclass(frozen=True)
-class Fit:
-    """`values` as in GUESS with `low` and `high`, and mean errors in kelvins of the two measured
-    nodes in blocks that were left out [BLOCKS, 2]; without blocks, both are empty."""
+class Crossed:
+    """Results of recordings, and of pieces that are not whole, each with what was fitted to."""
 
-    values: Floats
-    low: Floats
-    high: Floats
-    left_out: Floats
+    fitted_to: str
+    result: Result
+    whole: bool
 
 
 def differences(recordings: Sequence[Recording], points: Floats) -> Floats:
-    """Predicted minus measured, [points, ticks of all, 2], of chassis and battery.
-
-    A point [draws, as in GUESS, then recordings] has logarithms of values, and the differences of
-    the air's temperatures from the recorders' estimates.
-    """
-    count, each = len(GUESS), []
-    for i, recording in enumerate(recordings):
-        air = recording.air_c[0] + points[:, count + i]
-        predicted = fitting.predict(recording, np.exp(points[:, :count]), air)[:, :, :2]
-        battery = fitting.between_readings(recording)
-        measured = np.stack([recording.zones["CHASSIS"], battery], axis=1)
-        each.append(predicted - measured[:, None])
-    return np.asarray(np.concatenate(each).swapaxes(0, 1))
-
-
-def find(recordings: Sequence[Recording], counts: NDArray[np.bool_], start: Floats) -> Floats:
-    """The best point, starting at `start`, for the ticks that count."""
-    middle = np.concatenate([np.log(GUESS), np.zeros(len(recordings))])
-    within = np.concatenate([np.full(len(GUESS), GUESS_WITHIN), [AIR_WITHIN_K] * len(recordings)])
-    one = np.sqrt(np.concatenate([np.full(len(r.air_c), r.tick_s / ALIKE_S) for r in recordings]))
-
-    def residuals(points: Floats) -> Floats:
-        ratio = differences(recordings, points) / FULL_K
-        softened = ratio * np.sqrt(2 / (1 + np.sqrt(1 + ratio**2)))
-        weighed = (softened * one[:, None])[:, counts]
-        return np.concatenate([weighed.reshape(len(points), -1), (points - middle) / within], 1)
-
-    def derivatives(point: Floats) -> Floats:
-        nudged = np.vstack([point, point + NUDGE * np.eye(len(point))])
-        values = residuals(nudged)  # all at once
-        return np.asarray((values[1:] - values[0]).T / NUDGE)
-
-    solution = least_squares(lambda p: residuals(p[None])[0], start, jac=derivatives, max_nfev=200)
-    return np.asarray(solution.x, np.float64)
+    """Softened and weighed differences [points, those of all recordings, drives and nodes] of
+    `points` [points, as in GUESS], logarithms of values."""
+    each = []
+    for recording in recordings:
+        measured = sensors(recording)
+        for drive in DRIVES:
+            found = predict(recording, np.exp(points), drive).temperatures
+            for node in (name for name in COUNTED_K if name in found):
+                ratio = (found[node] - measured[node][:, None]) / COUNTED_K[node]
+                softened = ratio * np.sqrt(2 / (1 + np.sqrt(1 + ratio**2)))
+                each.append(softened.T * np.sqrt(recording.tick_s / ALIKE_S))
+    return np.concatenate(each, axis=1)
 
 
-def fit(recordings: Sequence[Recording], blocks: int = BLOCKS) -> Fit:
-    """Fit values and, with 2 blocks or more, their ranges.
+def fit(recordings: Sequence[Recording]) -> Fit:
+    """Fit values to recordings.
 
     Raises
     ------
@@ -114,92 +98,139 @@ def fit(recordings: Sequence[Recording], blocks: int = BLOCKS) -> Fit:
     if ticks < len(GUESS):
         names = ", ".join(str(recording.path) for recording in recordings)
         raise HalfbyteError(f"{names}: expected {len(GUESS)} ticks or more, found {ticks}")
-    guess = np.concatenate([np.log(GUESS), np.zeros(len(recordings))])
-    best = find(recordings, np.ones(ticks, bool), guess)
-    values = np.exp(best[: len(GUESS)])
-    if blocks < 2:
-        return Fit(values, values, values, np.empty((0, 2)))
-    others, left_out = [], []
-    for part in np.array_split(np.arange(ticks), blocks):
-        counts = np.ones(ticks, bool)
-        counts[part] = False
-        point = find(recordings, counts, best)
-        others.append(point[: len(GUESS)])
-        left_out.append(np.abs(differences(recordings, point[None])[0, part]).mean(axis=0))
-    spread = 2 * np.std(others, axis=0) * np.sqrt(blocks - 1)
-    return Fit(values, values * np.exp(-spread), values * np.exp(spread), np.array(left_out))
+    middle = np.log(GUESS)
 
+    def residuals(points: Floats) -> Floats:
+        return np.concatenate([differences(recordings, points), (points - middle) / WITHIN], axis=1)
 
-def profile_part(fitted: Fit, recordings: Sequence[Recording]) -> str:
-    """TOML tables that replace a device's nodes and links.
+    def derivatives(point: Floats) -> Floats:
+        values = residuals(np.vstack([point, point + NUDGE * np.eye(len(point))]))  # all at once
+        return np.asarray((values[1:] - values[0]).T / NUDGE)
 
-    Capacities of chips are assumed: a profile needs them, and recordings do not determine them.
-    """
-    names = ", ".join(r.path.name.encode("utf-8", "replace").decode() for r in recordings)
-    source = json.dumps(f"fitted to {names} by tools/fit_thermal.py", ensure_ascii=False)
-    scale = (
-        "the recordings hold no watts: the published 75 J/K of the battery sets the scale of every "
-        "heat capacity and resistance here"
+    solution = least_squares(
+        lambda point: residuals(point[None])[0], middle, jac=derivatives, ftol=1e-6, max_nfev=60
     )
-    load = fitted.values[-1], fitted.low[-1], fitted.high[-1]
-    lines = [
-        "# In place of all [thermal.nodes] and [[thermal.links]] of a profile.",
-        f"# Battery's heat under load: {load[0]:.3g} W (from {load[1]:.3g} to {load[2]:.3g}) where "
-        f"the small cores are {fitting.LOAD_K:g} K warmer than the GPU, by the square of that.",
-        "[thermal.nodes.battery]",
-        f"heat_capacity_j_k = {{ value = {BATTERY_J_K:g}, range = [50, 100], "
-        f"assumed = {json.dumps(scale)} }}",
+    alone = 1 / np.sqrt((solution.jac**2).sum(axis=0))
+    return Fit(np.exp(solution.x), np.hypot(alone, APART))
+
+
+def folds(recordings: Sequence[Recording]) -> Iterator[tuple[list[Recording], Recording]]:
+    """What to fit to, and what to predict: each recording by the others, one by its halves."""
+    if len(recordings) == 1:
+        whole, ticks = recordings[0], len(recordings[0].air_c)
+        halves = cut(whole, 0, ticks // 2), cut(whole, ticks // 2, ticks)
+        yield from (([halves[0]], halves[1]), ([halves[1]], halves[0]))
+        return
+    for one in recordings:
+        yield [other for other in recordings if other is not one], one
+
+
+def crossed(fits: Sequence[tuple[Fit, str, Recording]], profile: Profile) -> list[Crossed]:
+    """All results of recordings and their pieces."""
+    return [
+        Crossed(name, result, piece is recording or len(piece.air_c) == len(recording.air_c))
+        for fitted, name, recording in fits
+        for piece in pieces(recording)
+        for result in judge(piece, fitted, profile)
     ]
 
-    def quantity(i: int, inverse: bool) -> str:
-        value, *ends = (
-            1 / v[i] if inverse else v[i] for v in (fitted.values, fitted.low, fitted.high)
-        )
-        low, high = sorted(ends)
-        return f"{{ value = {value:.4g}, range = [{low:.4g}, {high:.4g}], source = {source} }}"
 
-    for name in CHIPS:
-        lines += ["", f"[thermal.nodes.{name}]", f"heat_capacity_j_k = {_CHIP}"]
-    for i, name in enumerate(CAPACITIES):
-        lines += ["", f"[thermal.nodes.{name}]", f"heat_capacity_j_k = {quantity(i, False)}"]
-    for i, (a, b) in enumerate(CONDUCTANCES, len(CAPACITIES)):
-        lines += ["", "[[thermal.links]]", f'between = ["{a}", "{b}"]']
-        lines += [f"resistance_k_w = {quantity(i, True)}"]
-    return "\n".join(lines) + "\n"
+def cover(recordings: Sequence[Recording], profile: Profile) -> list[tuple[Fit, str, Recording]]:
+    """Fits to the others of each recording, with ranges that cover four fifths of it."""
+    fits = [(fit(others), _names(others), one) for others, one in folds(recordings)]
+    for _ in range(ROUNDS):  # parts of a band do not widen with the ranges, so that one is too few
+        results = [
+            result
+            for fitted, _, one in fits
+            for piece in pieces(one)
+            for result in judge(piece, fitted, profile, list(DRIVES))
+        ]
+        battery, rest = widened(results)
+        fits = [
+            (replace(f, widen=(f.widen[0] * battery, f.widen[1] * rest)), name, one)
+            for f, name, one in fits
+        ]
+    return fits
+
+
+def _names(recordings: Sequence[Recording]) -> str:
+    return ", ".join(recording.path.stem for recording in recordings)
 
 
 def summary(fitted: Fit) -> str:
-    """The fit as text."""
+    """The values as text."""
     names = [f"{name}, J/K" for name in CAPACITIES]
-    names += [f"{a} - {b}, W/K" for a, b in CONDUCTANCES]
-    names += [f"battery under load, W at {fitting.LOAD_K:g} K"]
-    rows = zip(names, fitted.values, fitted.low, fitted.high, strict=True)
-    lines = [f"{name:32}{value:10.4g}   {low:.3g} to {high:.3g}" for name, value, low, high in rows]
-    lines += ["", "left out, mean error in K    " + "   ".join(fitting.MEASURED)]
-    for i, (chassis, battery) in enumerate(fitted.left_out):
-        lines.append(f"  {i + 1} of {len(fitted.left_out)}{chassis:28.2f}{battery:10.2f}")
+    names += [f"{a} - {b}, W/K" for a, b in CONDUCTANCES] + ["at rest, W"]
+    rows = zip(names, fitted.values, fitted.ranges, strict=True)
+    return "\n".join(
+        f"{name:32}{value:10.4g}   +- {100 * part:.0f} %" for name, value, part in rows
+    )
+
+
+def table(results: Sequence[Crossed]) -> str:
+    """Mean errors of whole recordings in kelvins, as Markdown."""
+    lines = [
+        "| fitted to | recording | driven by | sensor | predicted | first held | held after 3 min "
+        "| linear | inside |",
+        "|---|---|---|---|--:|--:|--:|--:|--:|",
+    ]
+    for one in results:
+        if one.whole:
+            r = one.result
+            errors = " | ".join(f"{e:.2f}" for e in (r.predicted, r.first, r.held, r.linear))
+            lines.append(f"| {one.fitted_to} | {r.recording.path.stem} | {r.drive} | {r.node} "
+                         f"| {errors} | {100 * r.inside:.0f} % |")  # fmt: skip
     return "\n".join(lines)
+
+
+def coverage(results: Sequence[Crossed]) -> str:
+    """Of all recordings and pieces: the share of ticks inside, and how often holding is beaten."""
+    lines = ["| driven by | sensor | median error | beats holding | inside |",
+             "|---|---|--:|--:|--:|"]  # fmt: skip
+    for drive, node in dict.fromkeys((one.result.drive, one.result.node) for one in results):
+        own = [
+            one.result for one in results if (one.result.drive, one.result.node) == (drive, node)
+        ]
+        beats = sum(r.predicted < min(r.first, r.held) for r in own)
+        inside = 100 * float(np.mean([r.inside for r in own]))
+        lines.append(f"| {drive} | {node} | {np.median([r.predicted for r in own]):.2f} "
+                     f"| {beats} of {len(own)} | {inside:.0f} % |")  # fmt: skip
+    every = 100 * float(np.mean([one.result.inside for one in results]))
+    return "\n".join([*lines, f"| all | all | | | {every:.0f} % |"])
 
 
 def run(options: argparse.Namespace) -> None:
     """Run the command; raises `HalfbyteError`."""
     recordings = [read_recording(path) for path in options.files]
     others = [read_recording(path) for path in options.evaluate]
-    if options.output and (options.output.is_dir() or not options.output.parent.is_dir()):
-        raise OutputError(f"{options.output}: cannot be written: expected a file in a folder "
-                          "that exists")  # fmt: skip
-    if options.output and options.output.resolve() in {
-        path.resolve() for path in (*options.files, *options.evaluate)
-    }:
-        raise OutputError(f"{options.output}: is a recording; choose another output")
-    fitted = fit(recordings)
-    print(summary(fitted))
-    for recording in others:
-        print(f"\n{recording.path.name}: mean error in K     predicted   first one held")
-        for zone, (ours, holding) in fitting.errors(recording, fitted.values).items():
-            print(f"  {zone:40}{ours:8.2f}{holding:17.2f}")
-    if options.output:
-        write_text(options.output, profile_part(fitted, recordings).rstrip())
+    _check_output(options)
+    profile = load_profile(options.device)
+    if options.profile:
+        judged: Fit | Profile = load_profile(options.profile)
+    else:
+        fits = cover(recordings, profile)
+        judged = replace(fit(recordings), widen=fits[0][0].widen)
+        print(f"{summary(judged)}\n")
+        results = crossed(fits, profile)
+        print(f"{table(results)}\n\nwith the pieces:\n\n{coverage(results)}")
+        if options.output:
+            write_text(options.output, toml(judged, recordings).rstrip())
+    name = options.profile or _names(recordings)
+    found = [
+        Crossed(name, result, True)
+        for one in others
+        for result in judge(one, judged, profile if isinstance(judged, Fit) else judged)
+    ]  # fmt: skip
+    if found:
+        print(f"\n{table(found)}\n\n{coverage(found)}")
+
+
+def _check_output(options: argparse.Namespace) -> None:
+    out: Path | None = options.output
+    if out and (out.is_dir() or not out.parent.is_dir()):
+        raise OutputError(f"{out}: cannot be written: expected a file in a folder that exists")
+    if out and out.resolve() in {p.resolve() for p in (*options.files, *options.evaluate)}:
+        raise OutputError(f"{out}: is a recording; choose another output")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -207,12 +238,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    paths: dict[str, Any] = {"nargs": "+", "type": Path, "metavar": "FILE"}
+    paths: dict[str, Any] = {"type": Path, "metavar": "FILE"}
     add = parser.add_argument
-    add("files", help="recordings to fit to", **paths)
-    add("--evaluate", default=[], help="recordings to predict, none of those fitted to", **paths)
+    add("files", nargs="*", help="recordings to fit to", **paths)
+    add("--evaluate", nargs="+", default=[], help="recordings to predict", **paths)
+    add("--profile", metavar="NAME", help="judge this profile's network, and fit none")
+    add("--device", default=DEVICE, metavar="NAME", help="whose power heats (%(default)s)")
     add("-o", "--output", type=Path, metavar="OUT.toml", help="the part of a profile to write")
     options = parser.parse_args(arguments)
+    if bool(options.files) == bool(options.profile):
+        parser.error("expected recordings to fit to, or --profile")
+    if options.profile and not options.evaluate:
+        parser.error("--profile: expected recordings after --evaluate")
+    if options.profile and options.output:
+        parser.error("--profile: nothing is fitted that --output could write")
     if both := {path.resolve() for path in options.files} & {
         path.resolve() for path in options.evaluate
     }:

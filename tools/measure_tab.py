@@ -91,7 +91,7 @@ def tab_of(passes: Sequence[Pass]) -> Tab:
     def times(values: Sequence[float]) -> Quantity:
         value, (lower, upper) = statistics.median(values), OVERHEAD_SPREAD
         low, value, high = (float(f"{value * f:.3g}") for f in (lower, 1.0, upper))
-        return Quantity(value, low, high, why.replace("40 to 120", "50 to 200"))
+        return Quantity(value, low, high, assumed=why.replace("40 to 120", "50 to 200"))
 
     launches, calls = zip(*((launch, call) for _, launch, call in passes), strict=True)
     return Tab(times(launches), times(calls), kernels_of(middle, why, SPREAD))

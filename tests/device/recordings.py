@@ -15,27 +15,37 @@ Floats = NDArray[np.float64]
 ZONES = ("CPU_BIG", "CPU_LITTLE", "GPU", "BATTERY", "MODEM", "CHASSIS", "AMBIENT")
 COLUMNS = ("t_predict", "zone_id", "temp_pred", "T0", "T_ambient", "power_w")
 FIRST_STAMP = 1_764_000_000.0
+# Where fitting.predict begins without knowing better
+BATTERY, REST_W = 26.2, 0.8
 
 
-def chips(rng: np.random.Generator, ticks: int) -> dict[str, Floats]:
-    """Loads that start and end at different times on each chip, in air of 25 degrees."""
-    at = np.arange(ticks)
-    zones = {}
-    for zone, warmest in (("CPU_BIG", 45), ("CPU_LITTLE", 60), ("GPU", 20), ("MODEM", 25)):
+def dies(rng: np.random.Generator, ticks: int) -> Floats:
+    """Temperatures [ticks, 2]: idle for four minutes, then loads that start and end."""
+    at, columns = np.arange(ticks), []
+    for warmest in (45, 60):
         loads = rng.random(ticks // 100 + 1)[at // 100] * (rng.random(ticks // 400 + 1)[at // 400])
-        smooth = np.convolve(loads, np.exp(-np.arange(60) / 8) / 8)[:ticks]
-        zones[zone] = 26.0 + warmest * smooth
-    return zones
+        loads[:240] = 0.01
+        smooth = np.convolve(loads, np.exp(-np.arange(60) / 4) / 4)[:ticks]
+        columns.append(28.0 + warmest * smooth)
+    return np.stack(columns, axis=1)
 
 
-def phone(rng: np.random.Generator, values: Floats, ticks: int, air_c: float = 25.0) -> Recording:
+def phone(rng: np.random.Generator, values: Floats, ticks: int, tick_s: float = 1.0) -> Recording:
     """The exact temperatures of a phone with the parameters `values` (as in fitting.GUESS)."""
-    zones = {**chips(rng, ticks), "CHASSIS": np.full(ticks, 26.5), "BATTERY": np.full(ticks, 26.2)}
-    air = np.full(ticks, air_c)
-    recording = Recording(Path("phone.npz"), 1.0, zones, air)
-    result = fitting.predict(recording, values[None], air_c)[:, 0]
-    zones |= {"CHASSIS": result[:, 0], "BATTERY": result[:, 1], "AMBIENT": air}
-    return recording
+    network = fitting.network(values[None])
+    air = BATTERY - REST_W / network.to_ambient[0, network.nodes.index("body")]
+    driven, course = network.driven(fitting.DIES, tick_s), dies(rng, ticks)
+    power = np.zeros((ticks, 1, len(driven.free)))
+    power[:, :, driven.free.index("chassis")] = REST_W
+    start = {"gpu": 28.0, "chassis": 27.5, "battery": BATTERY, "body": BATTERY}
+    first = np.array([[start[name] for name in driven.free]])
+    free = dict(zip(driven.free, driven.run(first, course, air, power)[:, 0].T, strict=True))
+    zones = {
+        "CPU_BIG": course[:, 0], "CPU_LITTLE": course[:, 1], "GPU": free["gpu"],
+        "BATTERY": free["battery"], "MODEM": free["gpu"] + 0.5, "CHASSIS": free["chassis"],
+        "AMBIENT": np.full(ticks, air),
+    }  # fmt: skip
+    return Recording(Path("phone.npz"), tick_s, zones, zones["AMBIENT"])
 
 
 def arrays(recording: Recording) -> dict[str, NDArray[Any]]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.device.devices import cluster, exactly, one_node, small_plan
 
-from halfbyte.device.cooling import Trip
+from halfbyte.device.cooling import Node, Trip
 from halfbyte.device.electricity import Indices, Supply, by_cluster
 from halfbyte.device.governors import (
     Board,
@@ -23,6 +23,7 @@ from halfbyte.device.governors import (
     Unlimited,
 )  # fmt: skip
 from halfbyte.device.profile import Profile, load_profile
+from halfbyte.device.simulate import simulate
 from halfbyte.device.speed import Draws, Task, Tokens
 
 
@@ -199,3 +200,15 @@ def test_draws_are_independent(task: Task) -> None:
     for output in (StepWise(on), PowerAllocator(on)):
         steps = run(output, on, [45.0, 46.0])[-1].steps[0]
         assert steps[0] < steps[1] == 15
+
+
+def test_a_die_that_is_hot_within_a_step_keeps_to_its_trip(task: Task) -> None:
+    """2 W for 2 GHz, T = 30 + 20 f, f = 1 - 3/8 (T - 44): it settles at 44.7 degrees. Decided by
+    the last step's temperature alone, the frequency would swing from end to end."""
+    trip = Trip("soc", exactly(44), exactly(46), exactly(0.25), exactly(0))
+    device = one_node(trips=[trip], control=90.0)
+    fast = replace(device.thermal, nodes={"soc": Node(exactly(0.05))})
+    s = simulate(task, replace(device, thermal=fast), minutes=1, draws=3)
+    soc = s.temperatures["soc"]
+    assert soc.max() < 46
+    assert soc[-60:].min() > 43.5

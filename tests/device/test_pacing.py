@@ -10,7 +10,7 @@ import pytest
 from tests.device.devices import AIR, IDLE, RESISTANCE, cluster, one_node, small_plan
 
 from halfbyte.device.cooling import Link
-from halfbyte.device.operating_points import efficient_points
+from halfbyte.device.operating_points import efficient_points, lumped, network_of
 from halfbyte.device.pacing import Line, Tuning
 from halfbyte.device.profile import Profile, load_profile
 from halfbyte.device.quantity import Quantity, Steps
@@ -139,3 +139,19 @@ def test_paced_tokens_take_the_requested_time(task: Task) -> None:
     each = s.spent[20:] / s.units[20:]
     changes = np.abs(np.diff(each, axis=0)) / each[1:]
     assert np.quantile(changes, 0.99) < 0.01
+
+
+def test_pacing_plans_with_a_simpler_device() -> None:
+    """One node with all heat capacity, as warm in the end as the controlled node."""
+    profile = load_profile("galaxy-s25")
+    known, network = lumped(profile), network_of(profile, Draws())
+    assert len(known.thermal.nodes) == 1 < len(profile.thermal.nodes)
+    (node,), (way,) = known.thermal.nodes.values(), known.thermal.links
+    assert node.heat_capacity_j_k.value == pytest.approx(network.capacities.sum())
+    watts = np.zeros((1, len(network.nodes)))
+    for warm in profile.clusters:
+        watts[0, network.nodes.index(warm.node)] += warm.full_w
+    body = network.steady(watts, 0.0)[0, network.nodes.index(profile.thermal.allocator.node)]
+    assert way.resistance_k_w.value == pytest.approx(body / watts.sum())
+    single = phone()
+    assert lumped(single).thermal.links[0].resistance_k_w.value == pytest.approx(RESISTANCE)

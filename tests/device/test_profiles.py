@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from tests.device.profile_tables import small
 
 from halfbyte.device import profile as profiles
+from halfbyte.device.kernels import Kernel, usual_kernels
 from halfbyte.device.profile import load_profile, profile_names, user_folder
 from halfbyte.device.quantity import Quantity
 from halfbyte.device.schema import Where, read_table
@@ -198,3 +200,19 @@ def test_folder_of_the_user(
         monkeypatch.setenv(variable, str(tmp_path / "given"))
     places = {"given": (tmp_path / "given").as_posix(), "home": (tmp_path / "home").as_posix()}
     assert user_folder().as_posix() == expected.format(**places)
+
+
+def test_numbers_are_counted_by_their_origin() -> None:
+    """Fractions measured on another processor are assumed, those of this one are not."""
+    usual = usual_kernels()
+    for kind, kernel in usual.items():
+        for number in (kernel.prompt, kernel.token, kernel.memory):
+            assert number.assumed, kind
+    phone = load_profile("pixel-6")
+    own = [bool(number.source) for _, number in phone.numbers()]
+    kernels = {**usual, **phone.fractions}.values()
+    every = own + [bool(n.source) for k in kernels for n in (k.prompt, k.token, k.memory)]
+    assert phone.origins() == {"sourced": sum(every), "assumed": every.count(False)}
+    known = Quantity(0.5, 0.5, 0.5, "here")
+    measured = replace(phone, kernels=dict.fromkeys(usual, Kernel("int8", known, known, known)))
+    assert measured.origins()["assumed"] == own.count(False)

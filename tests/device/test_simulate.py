@@ -47,7 +47,7 @@ def test_energy_is_conserved(governor: str, workload: Workload, task: Task) -> N
     s = simulate(
         task, load_profile("galaxy-s25"), workload, governor, minutes=5, draws=20, ambient=35
     )
-    assert (s.taken_j > 100).all()
+    assert (s.taken_j > 20).all()  # without a governor it is off in seconds
     np.testing.assert_allclose(s.stored_j + s.given_j, s.taken_j, rtol=1e-9)
     lengths = np.diff(s.seconds, prepend=0.0)
     np.testing.assert_allclose((s.watts * lengths[:, None]).sum(axis=0), s.taken_j, rtol=1e-9)

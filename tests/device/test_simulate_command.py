@@ -13,7 +13,10 @@ import pytest
 from tests.device.devices import exactly, small_plan
 
 from halfbyte.cli import main
+from halfbyte.device import plot
 from halfbyte.device.profile import load_profile
+from halfbyte.device.simulate import simulate
+from halfbyte.device.speed import Tokens
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -40,6 +43,8 @@ def test_text_output(run: Run) -> None:
     assert any(line.startswith("sustained (last fifth)") for line in lines)
     assert [line.split()[0] for line in lines[-3:]] == ["min", "1", "2"]
     assert "warning" not in out
+    assert "of the device's numbers " in out
+    assert "10 to 90 % of temperatures: a guess" in out
 
 
 def test_json_output(run: Run) -> None:
@@ -50,6 +55,8 @@ def test_json_output(run: Run) -> None:
         "galaxy-s25", "power-allocator", 4,
     )  # fmt: skip
     assert result["ambient_c"] == 25
+    assert result["numbers"]["assumed"] > result["numbers"]["sourced"] > 10
+    assert "% of the ticks" in result["calibrated"]
     assert result["summary"]["throttle_s"]["high"] is None
     assert result["summary"]["sustained_tokens_s"]["median"] > 0
     series = result["series"]
@@ -68,6 +75,15 @@ def test_a_plot(suffix: str, begin: bytes, run: Run, tmp_path: Path) -> None:
     assert path.read_bytes().startswith(begin)
     assert path.stat().st_size > 10_000
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(("device", "guess"), [("galaxy-s25", False), ("pixel-6", True)])
+def test_bands_that_are_a_guess_are_hatched(device: str, guess: bool, storyteller: Path) -> None:
+    task = Tokens(small_plan(storyteller))
+    figure = plot.draw(simulate(task, load_profile(device), minutes=0.5, draws=3))
+    temperatures, speed = figure.axes[1], figure.axes[0]
+    assert {bool(band.get_hatch()) for band in temperatures.collections} == {guess}
+    assert not speed.collections[0].get_hatch()
 
 
 def test_an_impossible_plot_is_refused_before_the_simulation(

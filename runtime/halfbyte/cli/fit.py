@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from halfbyte.cli.common import command, given_settings
@@ -152,6 +152,7 @@ def _head(fit: Fit[N], title: str) -> Iterator[str]:
 def _tail(fit: Fit[N], unit: str, speeds: list[str]) -> Iterator[str]:
     cores = "one core" if fit.threads == 1 else f"{fit.threads} cores"
     yield f"on {cores}, while the device is cool: median, and 10 to 90 % of the uncertainty"
+    yield origins(fit.numbers)
     yield ""
     yield _verdict(fit)
     if fit.would:
@@ -161,6 +162,14 @@ def _tail(fit: Fit[N], unit: str, speeds: list[str]) -> Iterator[str]:
         yield from table(["", "own MB", unit, ""], rows)
     elif not fit.fits:
         yield "No setting of halfbyte makes it fit."
+
+
+def origins(numbers: Mapping[str, int]) -> str:
+    """How many numbers of a device are known."""
+    return (
+        f"of the device's numbers {numbers['sourced']} have a source, {numbers['assumed']} are "
+        "assumed"
+    )
 
 
 def _memory(need: Verdict, what: str) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from halfbyte.cli.fit import origins
 from halfbyte.device.electricity import SHUTDOWN_C
 from halfbyte.device.recording import Simulation
 from halfbyte.device.speed import Task
@@ -47,11 +48,19 @@ def as_text(s: Simulation, subject: Subject) -> str:
         f"{s.ambient:g} C; {s.draws} draws",
         *([f"a token: at the middle of a context of {subject.context}"] if subject.context else []),
         *([f"a run: {_shapes(subject.inputs)}"] if subject.inputs else []),
+        origins(s.profile.origins()), _bands(s),
         "", *table(["", "", "median", "10 %", "90 %"], rows, left=2),
     ]  # fmt: skip
     if off := int(s.overheated.sum()):
         lines += ["", f"{off} of {s.draws} draws switch off: a die reaches {SHUTDOWN_C:.0f} C"]
     return "\n".join([*lines, "", *_minutes(s)])
+
+
+def _bands(s: Simulation) -> str:
+    """What is known of the bands of temperatures."""
+    if known := s.profile.thermal.calibrated:
+        return f"10 to 90 % of temperatures: {known}"
+    return "10 to 90 % of temperatures: a guess; this device was never recorded"
 
 
 def _rows(unit: str) -> dict[str, tuple[str, str]]:
@@ -117,7 +126,9 @@ def as_json(s: Simulation, subject: Subject) -> dict[str, Any]:
     return {
         "model": s.model, "device": s.profile.name, "governor": s.governor,
         "workload": s.workload, "ambient_c": s.ambient, "threads": s.threads, "draws": s.draws,
-        "seed": s.seed, "warning": subject.note or None, "unit": s.unit,
+        "seed": s.seed, "numbers": s.profile.origins(),
+        "calibrated": s.profile.thermal.calibrated,
+        "warning": subject.note or None, "unit": s.unit,
         "context": subject.context, "inputs": subject.inputs,
         "summary": {name: _band(values) for name, values in bands(s).items()},
         "switched_off": float(np.mean(s.overheated)),

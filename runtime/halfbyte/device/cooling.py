@@ -61,13 +61,18 @@ class Allocator:
 
 @dataclass(frozen=True)
 class Thermal:
-    """Nodes, links and limits of temperature."""
+    """Nodes, links and limits of temperature.
+
+    `calibrated` says by which recordings the ranges were chosen so that bands of temperature cover
+    what was measured; without it, they are guesses.
+    """
 
     ambient_c: _Celsius
     nodes: Annotated[Mapping[str, Node], schema.named(Node, 1, 32)]
     links: Annotated[tuple[Link, ...], schema.tables(Link, 1, 256)]
     allocator: Allocator
     trips: Annotated[tuple[Trip, ...], schema.tables(Trip, 0, 32)] = ()
+    calibrated: Annotated[str | None, schema.text] = None
 
     def check(self, where: Where) -> None:
         """All heat has a way to the air, and no limit is as cold as the air."""

@@ -101,6 +101,7 @@ N = TypeVar("N", bound=Verdict)
 class Fit(Generic[N]):
     """Whether a model fits, with the numbers, and what would fit.
 
+    `numbers` counts those of the device that have a source and those that are assumed.
     `asked` is the need of the given settings. `levels` has the needs of all levels by name (graphs
     have none). If the model does not fit, `would` lists changes that suffice, one at a time.
     """
@@ -110,6 +111,7 @@ class Fit(Generic[N]):
     place: str
     limit_mb: Quantity
     threads: int
+    numbers: dict[str, int]
     asked: N
     levels: dict[str, N]
     would: list[N]
@@ -220,8 +222,8 @@ class Fitter:
         would = [] if asked.fits else list(self._would(settings))
         room = self.room
         return Fit(
-            str(self.file.path), room.profile.name, room.place, room.limit, room.threads, asked,
-            levels, would,
+            str(self.file.path), room.profile.name, room.place, room.limit, room.threads,
+            room.profile.origins(), asked, levels, would,
         )  # fmt: skip
 
     def need(self, settings: str, planned: Plan) -> Need:

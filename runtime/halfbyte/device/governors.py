@@ -19,7 +19,7 @@ from halfbyte.device.cost import F64
 from halfbyte.device.electricity import Indices, Supply
 from halfbyte.device.profile import Profile
 from halfbyte.device.speed import Draws, Task
-from halfbyte.device.thermal import Trip
+from halfbyte.device.thermal import Stepper, Trip
 
 PERIOD_S = 1.0  # Linux polls a cool zone each second; a device's surface warms in minutes
 SENSOR_K = 0.1  # the steps in which governors see temperatures
@@ -195,6 +195,7 @@ class Firmware:
     def __init__(self, profile: Profile, supplies: Sequence[Supply], draws: Draws) -> None:
         nodes, warmed = tuple(profile.thermal.nodes), {c.node for c in profile.clusters}
         self._supplies, self._trips = supplies, []
+        self._nodes = [nodes.index(supply.cluster.node) for supply in supplies]
         for trip in profile.thermal.trips:
             slowed = [trip.node in (s.cluster.node, *{trip.node} - warmed) for s in supplies]
             drawn = Trip(*map(draws, (trip.start_c, trip.full_c, trip.floor, trip.hysteresis_k)))
@@ -207,3 +208,25 @@ class Firmware:
             factors[slowed] = np.minimum(factors[slowed], trip.update(temperatures[:, node]))
         pairs = zip(self._supplies, factors, strict=True)
         return [supply.step_below(factor * supply.hertz[-1]) for supply, factor in pairs]
+
+    def within(
+        self, caps: Sequence[Indices], stepper: Stepper, temperatures: F64, watts: F64,
+        own: Sequence[F64], busy: F64, air: float | F64,
+    ) -> list[Indices]:  # fmt: skip
+        """The fastest steps of at most `caps` that trip points allow at the end of `stepper`'s
+        step too, since a die is hot sooner than that.
+
+        `watts` [draws, nodes] are the last step's, `own` [draws] what each cluster took of them,
+        `busy` the share of time in which its cores computed.
+        """
+        after = stepper.step(temperatures, watts, air)
+        result = []
+        for at, (supply, cap) in enumerate(zip(self._supplies, caps, strict=True)):
+            for node, trip, _ in self._trips:
+                if node == self._nodes[at]:
+                    more = supply.cores * supply.every_watts * busy - own[at]  # [steps, draws]
+                    share = trip.ahead(after[:, node] + stepper.gain(node) * more)
+                    allowed = supply.hertz[:, None] <= share * supply.hertz[-1] * (1 + 1e-8)
+                    cap = np.minimum(cap, np.maximum(allowed.sum(axis=0) - 1, 0))
+            result.append(cap)
+        return result

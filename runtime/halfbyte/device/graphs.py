@@ -218,8 +218,8 @@ class GraphFitter:
         asked = self.need(_as_options(sizes), self._planner.plan(sizes))
         would = [] if asked.fits else list(self._would(sizes, asked))
         return Fit(
-            str(self.model.path), room.profile.name, room.place, room.limit, room.threads, asked,
-            {}, would,
+            str(self.model.path), room.profile.name, room.place, room.limit, room.threads,
+            room.profile.origins(), asked, {}, would,
         )  # fmt: skip
 
     def need(self, settings: str, planned: GraphPlan) -> GraphNeed:

@@ -174,7 +174,8 @@ def _add_graph_fractions(
 def kernels_of(
     measured: Measured, source: str, spread: tuple[float, float] = (1.0, 1.0)
 ) -> dict[str, Kernel]:
-    """The fractions as quantities of a profile; ranges are `spread` times the measured values.
+    """The fractions as quantities of a profile; ranges are `spread` times the measured values, and
+    with a spread, of other processors, the fractions are assumed.
 
     NumPy runs many operators, of which only some were measured: its range is always wide.
     """
@@ -182,7 +183,8 @@ def kernels_of(
     def quantity(value: float, kind: str) -> Quantity:
         smallest, largest = _HOST_SPREAD if kind == HOST else spread
         low, value, high = (float(f"{value * f:.3g}") for f in (smallest, 1.0, largest))
-        return Quantity(value, low, high, f"{source}; {_HOST_WHY}" if kind == HOST else source)
+        why = f"{source}; {_HOST_WHY}" if kind == HOST else source
+        return Quantity(value, low, high, *(("", why) if spread != (1.0, 1.0) else (why,)))
 
     return {
         kind: Kernel(

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.device.cooling import AMBIENT, Link, Node
 from halfbyte.device.cost import F64
 from halfbyte.device.electricity import Indices, Supply
 from halfbyte.device.profile import Profile
+from halfbyte.device.quantity import Quantity
 from halfbyte.device.speed import Draws, Processor, Task
 from halfbyte.device.thermal import Network
 
 _MAX_POINTS = 4000  # for one number of threads: with more clusters, fewer steps of each are tried
+_WHOLE = "device"  # the node of a lumped device
 _WARM_C = 50.0  # the temperature at which leakage is counted
 
 
@@ -50,6 +53,30 @@ def network_of(profile: Profile, draws: Draws) -> Network:
         {name: draws(node.heat_capacity_j_k) for name, node in thermal.nodes.items()},
         [(*link.between, draws(link.resistance_k_w)) for link in thermal.links],
     )
+
+
+def lumped(profile: Profile) -> Profile:
+    """The device as governors know it: one node with all of the heat capacity, which warms as the
+    controlled node does in the end at the power of all cores. The device itself has more nodes."""
+    thermal, network = profile.thermal, network_of(profile, Draws())
+    nodes, watts = list(thermal.nodes), np.zeros((1, len(thermal.nodes)))
+    for cluster in profile.clusters:
+        watts[0, nodes.index(cluster.node)] += cluster.full_w
+    rise = network.steady(watts, 0.0)[0, nodes.index(thermal.allocator.node)] / watts.sum()
+
+    def known(value: float) -> Quantity:
+        return Quantity(value, value, value, assumed="the whole device")
+
+    return replace(
+        profile,
+        clusters=tuple(replace(cluster, node=_WHOLE) for cluster in profile.clusters),
+        power=replace(profile.power, node=_WHOLE),
+        thermal=replace(
+            thermal, nodes={_WHOLE: Node(known(float(network.capacities.sum())))},
+            links=(Link((_WHOLE, AMBIENT), known(float(rise))),), trips=(),
+            allocator=replace(thermal.allocator, node=_WHOLE),
+        ),
+    )  # fmt: skip
 
 
 def efficient_points(

@@ -1,12 +1,12 @@
 """The governor `pacing`: tokens or runs at an even pace that the device can keep up.
 
 Linux's governors let a device run as fast as it can until it is hot, then slow it down step by
-step. This governor starts with a pace that can be kept: a nominal model of the device (its profile
-without ranges) predicts by how much a pace will warm the controlled node. The individual device
-differs from the model by a line, T = rest + scale x rise, from the modelled rise to the sensor's
-temperature. A Kalman filter learns both numbers, slowly, since a wrong heat capacity looks like a
-wrong resistance until a device has been warm for a while. The pace is the one whose rise ends at
-the target.
+step. This governor starts with a pace that can be kept: a model that is simpler than the device (a
+single node, of the profile without ranges) predicts by how much a pace will warm the controlled
+node. The individual device differs from the model by a line, T = rest + scale x rise, from the
+modelled rise to the sensor's temperature. A Kalman filter learns both numbers, slowly, since a
+wrong heat capacity looks like a wrong resistance until a device has been warm for a while. The pace
+is the one whose rise ends at the target.
 
 Of the operating points that reach the pace, the one that warms least per token or run is chosen
 (`operating_points`); each token or run waits until its turn. If less work is asked for than the
@@ -21,7 +21,7 @@ import numpy as np
 
 from halfbyte.device.cost import F64
 from halfbyte.device.governors import PERIOD_S, Board, Observation, Orders
-from halfbyte.device.operating_points import efficient_points, network_of
+from halfbyte.device.operating_points import efficient_points, lumped, network_of
 from halfbyte.device.speed import Draws
 
 _OVER = 2.0  # kelvins by which the target falls for each kelvin too hot
@@ -52,13 +52,11 @@ class Pacing:
 
     def __init__(self, board: Board, tuning: Tuning | None = None) -> None:
         self._board, self._tuning = board, tuning or Tuning()
-        draws, node = board.draws, board.node
-        self._points = efficient_points(
-            board.task, board.profile, board.threads, node, self._tuning.horizon_s
-        )
-        network = network_of(board.profile, Draws(None, draws))
+        draws, known = board.draws, lumped(board.profile)
+        self._points = efficient_points(board.task, known, board.threads, 0, self._tuning.horizon_s)
+        network = network_of(known, Draws(None, draws))
         self._next, self._later = network.stepper(PERIOD_S), network.stepper(self._tuning.horizon_s)
-        self._modelled = np.zeros((draws, len(board.profile.thermal.nodes)))
+        self._modelled = np.zeros((draws, 1))
         self._line: Line | None = None
         self._slower, self._active = np.ones((2, draws))
         self._pace = np.ones(draws)
@@ -91,7 +89,7 @@ class Pacing:
         """Kelvins of modelled rise that work may still add to the node up to the horizon."""
         over = np.maximum(now - self._board.control_c, 0)
         target = self._board.control_c - self._tuning.margin_k - _OVER * over
-        left = self._later.step(self._modelled, 0.0, 0.0)[:, self._board.node]
+        left = self._later.step(self._modelled, 0.0, 0.0)[:, 0]
         rise: F64 = ((target - line.rest) / line.scale - left) / self._active
         return rise
 
@@ -99,7 +97,7 @@ class Pacing:
         """Learn from the last period."""
         watts = self._points.watts[self._chosen] * seen.busy[:, None]
         self._modelled = self._next.step(self._modelled, watts, 0.0)
-        line.learn(self._modelled[:, self._board.node], now)
+        line.learn(self._modelled[:, 0], now)
         known = seen.unit_s > 0
         measured = np.where(known, seen.unit_s, 1) / self._points.unit_s[self._chosen]
         follow = np.where(known & self._measured, PERIOD_S / _MEASURED_S, known)

@@ -77,12 +77,14 @@ def draw(simulation: Simulation) -> Figure:
     model = f"{s.model} on " if s.model else ""
     figure.suptitle(
         f"{model}{s.profile.title}\n{s.governor}, {s.workload}, air of {s.ambient:g} °C, "
-        f"{s.threads} threads; lines: median of {s.draws} draws, bands: 10 to 90 %",
+        f"{s.threads} threads; lines: median of {s.draws} draws, bands: 10 to 90 %"
+        f"{'' if s.profile.thermal.calibrated else ', hatched: a guess'}",
         fontsize=12, color=_INK,
     )  # fmt: skip
     _lines(panels[0], minutes, {"speed": s.speed}, f"{s.unit}s/s")
     _throttled(panels, s)
-    _lines(panels[1], minutes, s.temperatures, "°C")
+    guess = not s.profile.thermal.calibrated
+    _lines(panels[1], minutes, s.temperatures, "°C", guess=guess)
     _limits(panels[1], s)
     ghz = {name: values / 1000 for name, values in s.megahertz.items()}
     _lines(panels[2], minutes, ghz, "GHz", zero=True)
@@ -96,11 +98,15 @@ def draw(simulation: Simulation) -> Figure:
 
 
 def _lines(
-    axes: Axes, minutes: F64, series: Mapping[str, Any], label: str, *, zero: bool = False
-) -> None:
+    axes: Axes, minutes: F64, series: Mapping[str, Any], label: str, *, zero: bool = False,
+    guess: bool = False,
+) -> None:  # fmt: skip
     for index, (name, values) in enumerate(series.items()):
         range_, colour = band(values), _COLOURS[index % len(_COLOURS)]
-        axes.fill_between(minutes, range_.low, range_.high, color=colour, alpha=0.15, linewidth=0)
+        axes.fill_between(
+            minutes, range_.low, range_.high, color=colour, alpha=0.15, linewidth=0,
+            hatch="///" if guess else None,
+        )  # fmt: skip
         axes.plot(minutes, range_.median, color=colour, linewidth=1.8, label=name)
     axes.set_ylabel(label, color=_INK)
     axes.grid(color="#dddddd", linewidth=0.6)

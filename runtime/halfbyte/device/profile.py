@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 from halfbyte.device import schema
 from halfbyte.device.cooling import Thermal, known
-from halfbyte.device.kernels import INSTRUCTIONS, Kernel, arm_kernels
+from halfbyte.device.kernels import INSTRUCTIONS, Kernel, arm_kernels, usual_kernels
 from halfbyte.device.quantity import Quantity, Steps
 from halfbyte.device.schema import Text, Where, number, numbers
 from halfbyte.errors import ProfileError
@@ -182,6 +182,15 @@ class Profile:
     def numbers(self) -> Iterator[tuple[str, Quantity | Steps]]:
         """All numbers with their keys in the file."""
         yield from _numbers(self, "")
+
+    def origins(self) -> dict[str, int]:
+        """How many numbers have a source and how many are assumed, with the fractions of kernels
+        that were not measured on the device."""
+        used = {**usual_kernels(), **self.fractions}
+        others = {kind: kernel for kind, kernel in used.items() if kind not in self.kernels}
+        every = [number for _, number in (*self.numbers(), *_numbers(others, ""))]
+        sourced = sum(bool(number.source) for number in every)
+        return {"sourced": sourced, "assumed": len(every) - sourced}
 
 
 # ---- of all fields ------------------------------------------------------------------------------

@@ -172,6 +172,9 @@ class _Device:
         self._progress = Progress(workload, self.draws)
         self.temperatures = self.network.steady(self._watts_at_rest(), ambient)
         self._start = self.network.stored_heat(self.temperatures)
+        self._last = self._watts_at_rest()  # watts of the last step, and of them each cluster's
+        self._own = [np.zeros(self.draws) for _ in self.supplies]
+        self._busy = np.ones(self.draws)
         self.on = np.ones(self.draws, bool)
         self.hot = np.zeros(self.draws, bool)
         self.taken_j, self.given_j = np.zeros((2, self.draws))
@@ -196,6 +199,13 @@ class _Device:
     def seen(self) -> F64:
         """Temperatures as sensors report them."""
         return np.round(self.temperatures / SENSOR_K) * SENSOR_K
+
+    def caps(self, seen: F64) -> list[Indices]:
+        """The fastest steps that the trip points allow, now and at the end of the next step."""
+        return self.firmware.within(
+            self.firmware.caps(seen), self._stepper, self.temperatures, self._last, self._own,
+            self._busy, self.ambient,
+        )  # fmt: skip
 
     def advance(self, steps: Sequence[Indices], orders: Orders) -> tuple[_Done, F64]:
         """One step at these frequencies: its work, and watts [draws]."""
@@ -231,11 +241,14 @@ class _Device:
         """Watts [draws, nodes]; a cluster leaks between units, and is switched off in pauses."""
         watts = np.zeros(self.network.capacities.shape)
         busy, powered = done.computing / self.step, done.working / self.step
+        self._busy, self._own = np.where(busy > 0, busy, 1.0), []
         for supply, node, at, count in zip(self.supplies, self._nodes, steps, counts, strict=True):
             leaked = supply.leaked_watts(at, self.temperatures[:, node]) * (count > 0)
-            watts[:, node] += count * supply.core_watts(at) * busy + leaked * powered
+            self._own.append(count * supply.core_watts(at) * busy)
+            watts[:, node] += self._own[-1] + leaked * powered
         memory = self._per_byte * done.read / self.step
         watts[:, self._rest] += np.where(self.on, self._idle + memory, 0.0)
+        self._last = watts
         return watts
 
 
@@ -248,7 +261,7 @@ def _run(device: _Device, governor: Governor, steps: int) -> Recorder:
     at, (busy, working, unit_s) = tops, np.zeros((3, draws))
     for index in range(steps):
         seen = device.seen()
-        caps = tops if unlimited else device.firmware.caps(seen)
+        caps = tops if unlimited else device.caps(seen)
         if index % period == 0:
             shares = busy / PERIOD_S, working / PERIOD_S
             orders = governor.decide(Observation(seen, *shares, caps, at, unit_s))

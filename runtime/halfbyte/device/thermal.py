@@ -143,6 +143,10 @@ class Stepper:
             network.capacities, network.laplacian, self.dt
         )
 
+    def gain(self, node: int) -> Floats:
+        """Kelvins [draws] by which a watt at a node warms it within the step."""
+        return self._gain[:, node, node]
+
     def step(self, temperatures: ArrayLike, power: ArrayLike, ambient: ArrayLike) -> Floats:
         """Temperatures [draws, n] after `dt` at `power` [draws, n] watts; `ambient` is a number or
         [draws]. Computed as differences from the air, which keeps digits."""
@@ -233,9 +237,18 @@ class Trip:
 
     def update(self, temperature: ArrayLike) -> Floats:
         """The fraction [draws] at the new `temperature` [draws] of the node (Celsius)."""
-        now = _finite("temperature", temperature)
-        self._counts = np.maximum(now, np.minimum(self._counts, now + self.hysteresis_k))
-        way = np.clip((self._counts - self.start_c) / (self.full_c - self.start_c), 0, 1)
+        self._counts = self._counted(_finite("temperature", temperature))
+        return self._fraction(self._counts)
+
+    def ahead(self, temperature: Floats) -> Floats:
+        """The fraction that each `temperature` [..., draws] would give, without reaching it."""
+        return self._fraction(self._counted(temperature))
+
+    def _counted(self, now: Floats) -> Floats:
+        return np.asarray(np.maximum(now, np.minimum(self._counts, now + self.hysteresis_k)))
+
+    def _fraction(self, counted: Floats) -> Floats:
+        way = np.clip((counted - self.start_c) / (self.full_c - self.start_c), 0, 1)
         return np.asarray(1 - way * (1 - self.floor))
 
 
