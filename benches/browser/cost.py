@@ -101,7 +101,7 @@ def predicted(path: Path, machine: Profile) -> tuple[float, float]:
     planned, draws = plan(open_model(path), Settings(CONTEXT, weights="packed")), Draws()
     speed = Speed(planned, profile, draws, position=PROMPT + DECODED // 2, prompt=PROMPT)
     rates = Processor(profile, 1, draws).rates()
-    return 1 / float(speed.prompt_seconds(rates)[0]), 1 / float(speed.token_seconds(rates)[0])
+    return 1 / float(speed.prompt.seconds(rates)[0]), 1 / float(speed.token.seconds(rates)[0])
 
 
 def main() -> None:
