@@ -6,6 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from halfbyte.text import footprint
+
+
+@pytest.fixture(autouse=True)
+def _an_app(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans count the interpreter of a device's app, not that of the tests' process."""
+    monkeypatch.setattr(footprint, "_at_import", 0)
+
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -29,10 +29,10 @@ from halfbyte.onnx.files import open_onnx
 from halfbyte.onnx.files.model import Model
 from halfbyte.onnx.session import InferenceSession
 from halfbyte.quantize.onnx import Options, quantize_onnx
-from halfbyte.text.footprint import process_bytes
+from halfbyte.text.footprint import in_app
 
 WIDE, DEEP = 512, 256
-INTERPRETER = process_bytes() / 1e6
+INTERPRETER = in_app({})["interpreter"] / 1e6
 
 
 def perceptron(batch: int | str = "batch") -> onnx.ModelProto:
@@ -72,7 +72,7 @@ def test_the_bytes_are_the_programs(model: Model, tmp_path: Path) -> None:
     assert weights + memory["constants"] == kinds[Kind.WEIGHT] + kinds[Kind.CONSTANT]
     assert weights == 4 * (2 * WIDE * DEEP + 1000 * DEEP)
     assert memory["weights (packed)"] >= 4 * 2 * WIDE * DEEP
-    assert memory["interpreter"] == process_bytes()
+    assert memory["interpreter"] == in_app({})["interpreter"]
 
 
 def test_weights_read_from_the_file(tmp_path: Path) -> None:

@@ -158,17 +158,18 @@ class Room:
 
     def fits(self, memory: Mapping[str, int]) -> bool:
         """Whether these bytes by kind fit, including the limit on a tab's file."""
-        return _private(memory) <= self.limit.value * 1e6 and not self._too_large(memory)
+        return self.verdict("", memory).fits
 
     def verdict(
         self, settings: str, memory: Mapping[str, int], *, streamed: bool = False
     ) -> Verdict:
         """The verdict on these bytes; weights may be streamed."""
+        memory = memory if self.tab else footprint.in_app(memory)
         total, private = sum(memory.values()), _private(memory)
         dropped = private < total and total > self.limit.value * 1e6
         return Verdict(
             settings, dict(memory), total, private,
-            fits=self.fits(memory),
+            fits=private <= self.limit.value * 1e6 and not self._too_large(memory),
             sure=self._too_large(memory)
             or private <= self.limit.low * 1e6
             or private > self.limit.high * 1e6,

@@ -158,6 +158,11 @@ def in_tab(memory: Mapping[str, int], file: int) -> dict[str, int]:
     return {FILE: file, **own, "interpreter": TAB_BYTES + REST_BYTES}
 
 
+def in_app(memory: Mapping[str, int]) -> dict[str, int]:
+    """The same in a device's app, whose interpreter has not imported what this one has."""
+    return {**memory, "interpreter": INTERPRETER_BYTES + PROCESS_REST_BYTES}
+
+
 def process_bytes() -> int:
     """Bytes of a process beside a model: the interpreter's, and what loading adds."""
     return interpreter_bytes() + PROCESS_REST_BYTES
