@@ -235,6 +235,8 @@ def test_profile_of_this_machine_is_read_back(tmp_path: Path) -> None:
     assert output.memory.storage_gb_s.assumed
     measured.storage = 5e8
     assert machine_profile(measured).memory.storage_gb_s.value == 0.5
+    measured.cache = 1 << 24
+    assert machine_profile(measured).memory.cache_mb.value == 16.777216
     assert output.kernels["matmul_int8_q4_0"].prompt.value == 0.7
     assert output.kernels["rms_norm"].arithmetic == "float32"
 

@@ -49,7 +49,7 @@ def machine_profile(measured: Measured, name: str = "this-machine") -> Profile:
         storage_gb_s=known(measured.storage / 1e9)
         if measured.storage
         else _assumed(1.0, 4.0, "a solid-state disk; not measured"),
-        cache_mb=_cache(threads),
+        cache_mb=_measured_cache(measured.cache, source) or _cache(threads),
     )
     overhead = Overhead(known(measured.launch * 1e6), known(measured.call * 1e6))
     return replace(
@@ -87,6 +87,14 @@ def _frequency() -> float:
     """The clock in Hz as Linux reports it; else 1e9, as only products with it matter."""
     match = re.search(r"^cpu MHz\s*:\s*([\d.]+)$", _system("/proc/cpuinfo"), re.MULTILINE)
     return round(float(match[1])) * 1e6 if match else 1e9
+
+
+def _measured_cache(size: int | None, source: str) -> Quantity | None:
+    """The size that was measured, to a factor of two; None if it was not."""
+    if size is None:
+        return None
+    value = max(size, 1 << 18) / 1e6  # a core's own cache, where none of the sizes tried is cached
+    return Quantity(value, value, 2 * value, source)
 
 
 def _cache(threads: int) -> Quantity:

@@ -20,6 +20,7 @@ from halfbyte.weights import FORMATS
 TYPES = tuple(name for name, format_ in FORMATS.items() if not format_.like)
 _HOST_SPREAD = (0.1, 4.0)
 _HOST_WHY = "NumPy's operators 10 to 400 %, since few of them stand for all"
+_CACHED = 1.5  # times as fast as memory: the least speed of a cache
 _FLOAT_SHARE = 0.9  # fraction of the peak that float products reach, which gives the peak
 
 
@@ -41,6 +42,9 @@ class Measured:
         Fractions (prompt, token, memory) as in :class:`halfbyte.device.kernels.Kernel`.
     storage : float or None
         Bytes/s of reading files; None where it cannot be measured.
+    cache : int or None
+        Bytes that all threads read again faster than memory; 0 if none of the sizes that were
+        tried, None if not measured.
     """
 
     bandwidth: dict[int, float]
@@ -50,6 +54,7 @@ class Measured:
     call: float = 0.0
     kernels: dict[str, tuple[float, float, float]] = field(default_factory=dict)
     storage: float | None = None
+    cache: int | None = None
 
 
 def medians(passes: Sequence[Measured]) -> Measured:
@@ -95,7 +100,7 @@ def measure(
     step("storage, memory and dot product")
     storage = storage_speed(Path.cwd()) if place.maps else None
     measured = limits(counts := sorted({1, threads}))
-    measured.storage = storage
+    measured.storage, measured.cache = storage, cached_bytes(threads)
     timed: dict[tuple[str, str], list[Timed]] = {}
     bandwidth: dict[tuple[str, str], float] = {}  # at that time: it changes every minute
     for type_ in TYPES:
@@ -124,6 +129,17 @@ def limits(counts: Sequence[int] = (1,)) -> Measured:
         {n: dot_peak(n) * 1e9 for n in counts},
         float_rate() / _FLOAT_SHARE,
     )
+
+
+def cached_bytes(threads: int) -> int:
+    """The largest power of two, from 1 to 128 MiB, that is read faster than memory.
+
+    What the system says of a virtual machine's caches is often its host's, which many share.
+    """
+    memory = read_bandwidth(threads)
+    sizes = [1 << power for power in range(20, 28)]
+    fast = [n for n in sizes if read_bandwidth(threads, 20, n) >= _CACHED * memory]
+    return max(fast, default=0)
 
 
 def overheads(small: Timed) -> tuple[float, float]:

@@ -102,10 +102,13 @@ class Test:
         return moved / n
 
 
-def read_bandwidth(threads: int, repetitions: int = 3) -> float:
-    """GB/s at which this machine reads memory with so many threads; the best of some runs."""
+def read_bandwidth(threads: int, repetitions: int = 3, nbytes: int = READ_BYTES) -> float:
+    """GB/s at which this machine reads so many bytes with so many threads; the best of some runs.
+
+    Fewer bytes than a cache holds are read from it.
+    """
     kernels = Kernels(threads=threads, library=library_for(threads))
-    values = kernels.memory.reach(np.ones(READ_BYTES // 4, np.float32))
+    values = kernels.memory.reach(np.ones(nbytes // 4, np.float32))
     sums = kernels.memory.reach(np.zeros(values.size // 4096, np.float32))
     times = []
     for _ in range(repetitions + 1):
@@ -113,7 +116,7 @@ def read_bandwidth(threads: int, repetitions: int = 3) -> float:
         kernels.call("memory_read", s=sums, x=values, n=sums.size)
         times.append(time.perf_counter() - start)
     kernels.close()
-    return READ_BYTES / min(times) / 1e9
+    return nbytes / min(times) / 1e9
 
 
 def dot_peak(threads: int, repetitions: int = 3) -> float:
