@@ -14,6 +14,7 @@ from halfbyte.core.backends.memory import Memory
 from halfbyte.core.backends.shared import memory_of
 from halfbyte.core.program import Program
 from halfbyte.errors import UnsupportedError
+from halfbyte.formats.derived import DerivedTensor
 from halfbyte.weights import Tensor
 
 WIDE = "kernels-64.wasm"
@@ -85,6 +86,8 @@ def library_for(threads: int, program: Program | None = None) -> Library:
     """
     for buffer in program.buffers if program else ():
         value = buffer.value
+        if isinstance(value, DerivedTensor):  # asking for its bytes would compute all of them
+            continue
         memory = memory_of(value.data if isinstance(value, Tensor) else value)
         if memory is not None:
             return shared_library() if memory is shared_library().memory else wide_library()
