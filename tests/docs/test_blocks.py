@@ -39,6 +39,7 @@ NOT_RUN = {
     "halfbyte fit llama-1b": "a model of a billion weights",
     "halfbyte eval mobilenet-int8.onnx": "shows how one processor rounds",
     "python tools/build_wasm.py": "compiles; `make test` does",
+    "python tools/fit_thermal.py": "reads recordings; tests/device/test_fitting.py has them",
     "python tools/make_model.py --shape mistral-7b": "writes 4 GB for minutes",
     "python -m benches.browser.wide": "runs 4 GB; tests/browser/test_wide_memory.py has small ones",
     "pip wheel ": "builds; tests/packaging does",
