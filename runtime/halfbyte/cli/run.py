@@ -9,6 +9,7 @@ import argparse
 
 from halfbyte.cli import prompts, run_graph, run_text
 from halfbyte.cli.common import add_execution, add_generation, command
+from halfbyte.cli.pace import add_pace
 from halfbyte.cli.parser import Commands, Parser, number, whole
 from halfbyte.onnx.files import is_onnx_file
 
@@ -28,6 +29,8 @@ _EXAMPLES = (
     "halfbyte run model.gguf Once --context 2048 --cache q8_0 --memory-budget 256MB",
     "halfbyte run model.gguf Once --level basic --weights mapped",
     "halfbyte run model.gguf Once --threads 2 --backend native-avx2 --profile",
+    "halfbyte run model.gguf Once -n -1 --pace  # below the temperature that slows the machine",
+    "halfbyte run model.gguf Once -n -1 --pace-at 65",
     "halfbyte run model.gguf Once --passes off --activations float",
     "halfbyte run model.gguf 'Who are you?' --lora pirate.gguf --lora folder-of-peft=0.5",
     "halfbyte run stories.bin Once --tokenizer tokenizer.bin",
@@ -70,6 +73,7 @@ def add_run(commands: Commands[Parser]) -> None:
     parser.add_argument(
         "--profile", action="store_true", help="print time, bytes and GB/s per kernel"
     )
+    add_pace(parser)
     add_execution(parser)
     run_graph.add_graph_options(parser)
 

@@ -67,7 +67,8 @@ _OF_RUN: dict[str, Any] = {
     "n": None, "temp": None, "top_k": None, "top_p": None, "min_p": None, "logit_bias": [],
     "repetition_penalty": None, "frequency_penalty": None, "presence_penalty": None, "stop": [],
     "beams": None, "length_penalty": None, "template": None, "raw": False, "json": False,
-    "file": None, "activations": "int8", "lora": [],
+    "file": None, "activations": "int8", "lora": [], "pace": False,
+    "pace_at": None,
 }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from halfbyte.cli import prompts
@@ -18,6 +18,7 @@ from halfbyte.cli.common import (
     load_model,
     max_tokens,
 )
+from halfbyte.cli.pace import check_pace, pacer_of
 from halfbyte.cli.run_graph import refuse_graph_options
 from halfbyte.core.profiling import Profile
 from halfbyte.errors import HalfbyteError
@@ -41,6 +42,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> None:
     """Refuse options that exclude each other."""
+    check_pace(options)
     if options.raw and options.template is not None:
         raise HalfbyteError(
             f"--template {options.template}: --raw uses no template: expected one of the two"
@@ -74,14 +76,19 @@ class _Run:
 
     def generate(self) -> int:
         """Sample a text, and print it as it is generated."""
+        pacing = pacer_of(self._options, self._model)
         generation = self._begin()
+        pieces = pacing[0].paced(generation) if pacing else generation
         if self._options.json:
-            for _ in generation:
+            for _ in pieces:
                 pass
             print(json.dumps(self._as_json(generation)))
         else:
-            self._print(generation)
+            self._print(pieces)
         self._notes(generation)
+        if pacing:
+            pacer, sensor = pacing
+            _say(f"paced by {sensor}: waited {pacer.waited_s:.1f} s between tokens")
         return 0
 
     def search(self) -> int:
@@ -148,11 +155,11 @@ class _Run:
 
     # ---- output ----------------------------------------------------------------------------------
 
-    def _print(self, generation: Generation) -> None:
+    def _print(self, pieces: Iterable[str]) -> None:
         if not self._is_chat:
             sys.stdout.write(harmless(self._prompt))
         try:
-            for piece in generation:
+            for piece in pieces:
                 sys.stdout.write(harmless(piece))
                 sys.stdout.flush()
         finally:  # the following output, also an error, begins on a new line

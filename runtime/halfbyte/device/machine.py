@@ -9,17 +9,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from halfbyte.device.measure import Measured, kernels_of
-from halfbyte.device.profile import Memory, Overhead, Profile, load_profile
+from halfbyte.device.profile import Memory, Overhead, Profile, load_profile, profile_names
 from halfbyte.device.quantity import Quantity, Steps
 from halfbyte.room import machine_bytes
 
 MEASURED = "halfbyte device measure, "  # followed by the day: the source of measured numbers
+_NAME = "this-machine"
 _LIKE = "macbook-air-m1"
 _CORE_W = 6.0
 _CACHE_MB = 12.0  # per core: the most that processors have (EPYC with stacked caches)
 
 
-def machine_profile(measured: Measured, name: str = "this-machine") -> Profile:
+def machine_profile(measured: Measured, name: str = _NAME) -> Profile:
     """The profile from measurements; heat and power, which are not measured, are a laptop's."""
     like, today = load_profile(_LIKE), datetime.now(tz=UTC).date()
     source = f"{MEASURED}{today}"
@@ -57,6 +58,11 @@ def machine_profile(measured: Measured, name: str = "this-machine") -> Profile:
         clusters=(cluster,), overhead=overhead, instructions=None,
         kernels=kernels_of(measured, source),
     )  # fmt: skip
+
+
+def profile_of_this_machine() -> Profile:
+    """The profile that `halfbyte device measure` wrote, else a laptop's."""
+    return load_profile(_NAME if _NAME in profile_names() else _LIKE)
 
 
 def is_measured(profile: Profile) -> bool:
