@@ -203,8 +203,8 @@ def test_draws_are_independent(task: Task) -> None:
 
 
 def test_a_die_that_is_hot_within_a_step_keeps_to_its_trip(task: Task) -> None:
-    """2 W for 2 GHz, T = 30 + 20 f, f = 1 - 3/8 (T - 44): it settles at 44.7 degrees. Decided by
-    the last step's temperature alone, the frequency would swing from end to end."""
+    """2 W for 2 GHz, T = 30 + 20 f, f = 1 - 3/8 (T - 44): it settles at 44.7 degrees. Decided only
+    by the last step's temperature, the frequency would swing from end to end."""
     trip = Trip("soc", exactly(44), exactly(46), exactly(0.25), exactly(0))
     device = one_node(trips=[trip], control=90.0)
     fast = replace(device.thermal, nodes={"soc": Node(exactly(0.05))})

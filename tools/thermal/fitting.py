@@ -161,8 +161,8 @@ class _Course:
         if random is not None:  # of the distribution with this precision
             lower = np.linalg.cholesky(precision).swapaxes(1, 2)
             change += np.linalg.solve(lower, random.normal(size=(*change.shape, 1)))[..., 0]
-        found = prior + change.T
-        return Start(found[0], found[1], np.maximum(found[2], 0.0))
+        body, air, more = prior + change.T
+        return Start(body, air, np.maximum(more, 0.0))
 
 
 def sensors(recording: Recording) -> dict[str, Floats]:

@@ -61,18 +61,16 @@ class Pacer:
     ) -> None:
         self._board, self._celsius, self._clock = board, celsius, clock or Clock()
         self._governor = Pacing(board, _TUNING)
-        self._decided = self._ended = self._clock.now()
+        self._decided = self._clock.now()
         self._busy, self._token_s, self._least_s = 0.0, 0.0, 0.0
         self.waited_s = 0.0
-        self._last_c = 0.0
 
     def paced(self, tokens: Iterable[T]) -> Iterator[T]:
         """The same tokens, each not before its turn."""
         begun = self._clock.now()
         for token in tokens:
-            self._ended = self._clock.now()
-            self._busy += self._ended - begun
-            self._token_s = self._ended - begun
+            self._token_s = self._clock.now() - begun
+            self._busy += self._token_s
             yield token
             self._decide()
             rest = begun + self._least_s - self._clock.now()

@@ -50,9 +50,10 @@ def hottest(zones: list[Zone], target_c: float | None = None) -> tuple[Zone, flo
     if not zones:
         raise HalfbyteError(f"{FOLDER}: expected a thermal zone with a temperature, found none")
     limited = [
-        (limit - (zone.celsius() or _SANE_C[0]), zone, limit)
+        (limit - celsius, zone, limit)
         for zone in zones
         if (limit := target_c if target_c is not None else zone.limit_c) is not None
+        and (celsius := zone.celsius()) is not None
     ]
     if not limited:
         names = ", ".join(zone.name for zone in zones)

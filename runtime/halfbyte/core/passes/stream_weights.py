@@ -32,17 +32,13 @@ _GROUP = 16  # rows that kernels process together
 
 
 def stream_weights(
-    program: Program,
-    reader: Reader,
-    held: Mapping[Buffer, int] = MappingProxyType({}),
-    lot_bytes: int | None = None,
+    program: Program, reader: Reader, held: Mapping[Buffer, int] = MappingProxyType({})
 ) -> Program:
-    """Read the matrices of products from the file in each run, in lots of about `lot_bytes`.
+    """Read the matrices of products from the file in each run, in lots of about `LOT_BYTES`.
 
     Runs before `fuse`. The first rows of the matrices in `held`, as many as it says, stay in
     memory. Embeddings are read row by row, for the tokens of each run.
     """
-    lot_bytes = LOT_BYTES if lot_bytes is None else lot_bytes
     rewritten = program.rewritten([])
     windows: dict[Buffer, Rows] = {}
     with resume(rewritten):
@@ -55,8 +51,8 @@ def stream_weights(
             elif (rows := held.get(instruction.operands["w"], 0)) == weight.row_count:
                 rewritten.append(instruction)
             else:
-                windows |= _multiply(instruction, weight, rows, lot_bytes)
-    lots = _lots(windows, lot_bytes)
+                windows |= _multiply(instruction, weight, rows)
+    lots = _lots(windows)
     rewritten.instructions = _with_reads(rewritten.instructions, lots, windows, reader)
     return rewritten
 
@@ -121,16 +117,14 @@ def _gather(instruction: Instruction, weight: Tensor, reader: Reader) -> Instruc
     return host_instruction("read_rows", embed, (ids,), instruction.outputs)
 
 
-def _multiply(
-    instruction: Instruction, weight: Tensor, held: int, lot_bytes: int
-) -> dict[Buffer, Rows]:
+def _multiply(instruction: Instruction, weight: Tensor, held: int) -> dict[Buffer, Rows]:
     """Record a product slice by slice, with windows instead of its matrix; returns the windows.
 
     The first `held` rows are a matrix in memory.
     """
     *activations, w = instruction.inputs
     (y,) = instruction.outputs
-    step = max(lot_bytes // weight.format.row_bytes(weight.columns) // _GROUP, 1) * _GROUP
+    step = max(LOT_BYTES // weight.format.row_bytes(weight.columns) // _GROUP, 1) * _GROUP
     firsts = list(range(held, weight.row_count, step))
     windows = {}
     for first, end in pairwise([*([0] if held else []), *firsts, weight.row_count]):
@@ -158,13 +152,13 @@ def _layout(instruction: Instruction, weight: Tensor, rows: int) -> type[Layout]
     return layout if packs else None
 
 
-def _lots(windows: dict[Buffer, Rows], lot_bytes: int) -> list[tuple[Buffer, ...]]:
+def _lots(windows: dict[Buffer, Rows]) -> list[tuple[Buffer, ...]]:
     """Lots of windows in the order of their use, each as large as possible."""
     lots: list[tuple[Buffer, ...]] = []
-    size = lot_bytes + 1
+    size = LOT_BYTES + 1
     for window in windows:
         size += window.nbytes
-        if size > lot_bytes:
+        if size > LOT_BYTES:
             lots.append(())
             size = window.nbytes
         lots[-1] += (window,)
