@@ -34,7 +34,7 @@ help:
 	@echo "make test-engines   the page in all three where it lacks storage, its Python ends, ..."
 	@echo "make lighthouse     Lighthouse's marks for the page, which are to be 95 or more"
 	@echo "make test-pyodides  halfbyte in Pyodide 0.26 to 314, under Node"
-	@echo "make test-notebooks    halfbyte in JupyterLite and PyScript, from their registries"
+	@echo "make test-notebooks    halfbyte in JupyterLite, marimo and PyScript, from their registries"
 	@echo "make fuzz      mutate files of every format, on all cores   (make fuzz MINUTES=30)"
 	@echo "make judge     compare models with transformers, and write the tests' goldens (minutes)"
 	@echo "make tokenizers     compare real tokenizers with their originals   (minutes)"

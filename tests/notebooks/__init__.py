@@ -1,1 +1,1 @@
-"""halfbyte in products that are not ours: JupyterLite's notebooks and PyScript's pages."""
+"""halfbyte in products that are not ours: notebooks of JupyterLite and marimo, PyScript's pages."""

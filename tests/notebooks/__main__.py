@@ -1,4 +1,4 @@
-"""Runs halfbyte in a notebook of JupyterLite and in pages of PyScript, unchanged, from registries.
+"""Runs halfbyte in notebooks of JupyterLite and marimo, and in pages of PyScript, from registries.
 
     python -m tests.notebooks                 all of them
     python -m tests.notebooks pyscript        those whose name contains this
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 import sys
 import tempfile
 import time
@@ -22,7 +23,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page, sync_playwright
 from tests.browser.conftest import FLAGS, tool
-from tests.notebooks import products
+from tests.notebooks import marimo, products
 from tests.support.http_server import in_thread
 
 import halfbyte
@@ -49,10 +50,16 @@ text = model.generate("Once upon a time", max_tokens=60, temperature=0)
 counts = [model.executable.threads, sum(crew.ready for crew in workers._crews.values())]
 result = json.dumps([*counts, text, [str(warning.message) for warning in caught]])
 """
+SHOWN = "/RESULT.* END|Something went wrong/s"
 PAUSE = (
     "import asyncio\nawait asyncio.sleep(0.3)  # a return to the browser, which starts workers\n"
 )
-CELLS = ("%pip install -q halfbyte", LOAD, TELL, "print('RESULT', result, 'END')")
+MARIMO = """
+import marimo, micropip
+await micropip.install(f"{marimo.notebook_location()}/public/WHEEL")
+"""
+PRINT = "print('RESULT', result, 'END')"
+CELLS = ("%pip install -q halfbyte", LOAD, TELL, PRINT)
 SHOW = "from pyscript import document\ndocument.body.dataset.result = result\n"
 
 
@@ -64,9 +71,22 @@ def in_jupyterlite(page: Page, address: str) -> Any:
     outputs = page.locator(".jp-OutputArea-output")
     last = outputs.filter(has_text="END").or_(outputs.filter(has_text="Error")).first
     last.wait_for(timeout=SECONDS)
-    text = last.inner_text()
-    assert text.startswith("RESULT"), text
-    return json.loads(text.strip().removeprefix("RESULT").removesuffix("END"))
+    return printed(last.inner_text())
+
+
+def in_marimo(page: Page, address: str) -> Any:
+    """What the notebook's cell shows."""
+    marimo.serve(page.context, get_pyodide().glob("*.whl"))
+    page.goto(f"{address}marimo/index.html")
+    page.wait_for_function(f"{SHOWN}.test(document.body.innerText)", timeout=SECONDS)
+    return printed(page.locator("body").inner_text())
+
+
+def printed(text: str) -> Any:
+    """The result in what a notebook printed."""
+    result = re.search(r"RESULT (.*) END", text, re.DOTALL)
+    assert result, text
+    return json.loads(result[1])
 
 
 def in_pyscript(page: Page, address: str, where: str) -> Any:
@@ -99,6 +119,8 @@ def script(where: str, address: str) -> bytes:
 SCENARIOS: dict[str, tuple[bool, Callable[[Page, str], Any]]] = {
     "jupyterlite": (True, in_jupyterlite),
     "jupyterlite-not-isolated": (False, in_jupyterlite),
+    "marimo": (True, in_marimo),
+    "marimo-not-isolated": (False, in_marimo),
     "pyscript-main": (True, lambda page, address: in_pyscript(page, address, "main")),
     "pyscript-worker": (True, lambda page, address: in_pyscript(page, address, "worker")),
     "pyscript-not-isolated": (False, lambda page, address: in_pyscript(page, address, "main")),
@@ -113,7 +135,9 @@ def make(work: Path) -> tuple[Site, str]:
     with halfbyte.load(model) as native:
         text = native.generate("Once upon a time", max_tokens=60, temperature=0)
     files = products.jupyterlite(wheel, CELLS, work) | products.pyscript()
-    files |= products.pyodide(get_pyodide())
+    show = 'marimo.plain_text(f"RESULT {result} END")'
+    cell = MARIMO.replace("WHEEL", wheel.name) + LOAD + PAUSE + TELL + show
+    files |= products.pyodide(get_pyodide()) | marimo.export([cell], [wheel], work)
     return Site(files | {f"wheels/{wheel.name}": wheel, "models/model.gguf": model}), text
 
 
