@@ -128,7 +128,7 @@ def test_a_condition_of_computed_numbers_runs_its_branch_as_a_program() -> None:
     )
     proto = branches("bool unused", setup)
     del proto.graph.input[0]
-    run = runner(proto)
+    run = runner(proto, name_sizes=False)
     large = np.concatenate([X, X])  # more than a few numbers
     for x in (large, -large, large[:5], -large[:5], large):
         assert_same(proto, run, {"x": x})

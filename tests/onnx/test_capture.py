@@ -240,7 +240,7 @@ def test_programs_of_all_shapes_share_weights(kind: str, monkeypatch: pytest.Mon
     monkeypatch.setattr(blocks, "_SLICE", 32)
     net, y = weighted(kind)
     proto = proto_of(net, 72, y)
-    run = runner(proto)
+    run = runner(proto, name_sizes=False)
     (name,) = net.feeds
     first = net.feeds[name]
     for count in (1, 2, 3):

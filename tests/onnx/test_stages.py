@@ -68,7 +68,7 @@ def seen(run: Runner, feeds: Mapping[str, Any]) -> list[str]:
 
 def runner_of(net: Net, *outputs: str) -> tuple[onnx.ModelProto, Runner, Opener]:
     proto, opener = net.proto(*outputs), Opener()
-    return proto, Runner(prepare(model_from(proto)), opener), opener
+    return proto, Runner(prepare(model_from(proto)), opener, name_sizes=False), opener
 
 
 def same(proto: onnx.ModelProto, run: Runner, feeds: Mapping[str, Any]) -> None:

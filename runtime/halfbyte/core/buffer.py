@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -44,6 +44,21 @@ class SumSize(Size):
         return sum(s.at(registers) for s in self.plus) - sum(s.at(registers) for s in self.minus)
 
 
+@dataclass(frozen=True)
+class ComputedSize(Size):
+    """A size that is computed from named ones; its name is the formula, such as ``384*s0``.
+
+    Buffers with such dimensions are contiguous at the sizes of a run: it uses their first elements,
+    as many as there are.
+    """
+
+    compute: Callable[[Mapping[str, int]], int] = field(default=lambda _: 0, compare=False)
+
+    def at(self, registers: Mapping[str, int]) -> int:
+        """Its value in one run; the maximum where no sizes are given."""
+        return self.compute(registers) if registers else self.maximum
+
+
 Dim = int | Size
 
 
@@ -55,6 +70,13 @@ def maximum(dim: Dim) -> int:
 def at(dim: Dim, registers: Mapping[str, int]) -> int:
     """A dimension's value in one run."""
     return dim.at(registers) if isinstance(dim, Size) else dim
+
+
+def _sized(dim: Size, registers: Mapping[str, int]) -> int:
+    """A size's value in one run, or its maximum if it has no value there."""
+    if isinstance(dim, ComputedSize):
+        return dim.at(registers)
+    return registers.get(dim.name, dim.maximum)
 
 
 class Kind(StrEnum):
@@ -146,9 +168,7 @@ class Buffer:
 
     def sizes_at(self, registers: Mapping[str, int]) -> tuple[int, ...]:
         """The shape at given sizes (by default maxima)."""
-        return tuple(
-            registers.get(d.name, d.maximum) if isinstance(d, Size) else d for d in self.shape
-        )
+        return tuple(_sized(d, registers) if isinstance(d, Size) else d for d in self.shape)
 
     def __str__(self) -> str:
         return f"{self.name} {self.dtype}[{', '.join(map(str, self.shape))}]"

@@ -27,8 +27,9 @@ from halfbyte.onnx.evaluate import check_outputs
 from halfbyte.onnx.files.model import Graph, Model, Node
 from halfbyte.onnx.forms import Forms
 from halfbyte.onnx.reference import Definition, lookup
-from halfbyte.onnx.reference._shapes import blank
 from halfbyte.onnx.shared_weights import SharedWeights
+from halfbyte.onnx.size_arrays import empty, is_sized, now, results_of
+from halfbyte.onnx.sizes import FixedSizeError
 from halfbyte.onnx.values import Array, Operand, Unknown, Value, dtype_of, key_of
 from halfbyte.onnx.work import MAX_FOLDED, WORK, bytes_given, exact_work, folded, work_of
 
@@ -189,6 +190,8 @@ class Capture(Forms):
 
     def _folded(self, call: Call, inputs: list[Any]) -> Sequence[Any]:
         """The results of a node whose inputs are constants; large ones are left to each run."""
+        if any(map(is_sized, inputs)):
+            return self._sized_results(call, inputs)
         if work_of(call.definition, self.node, inputs) > WORK:
             raise EndOfProgramError
         limit = max(2 * bytes_given(self.node, inputs), MAX_FOLDED)
@@ -196,6 +199,14 @@ class Capture(Forms):
         if results is None:
             raise EndOfProgramError
         self.weights.derive(self.node, inputs, results)
+        return results
+
+    def _sized_results(self, call: Call, inputs: list[Any]) -> Sequence[Any]:
+        """The results of a node whose inputs are constants, some of which depend on sizes."""
+        results = results_of(self.node, call, inputs)
+        for array in filter(is_sized, results):
+            if array.nbytes > MAX_FOLDED:
+                raise FixedSizeError(array.under.values)
         return results
 
     def _host(self, definition: Definition, call: Call, inputs: list[Operand]) -> Sequence[Value]:
@@ -208,7 +219,8 @@ class Capture(Forms):
 
         def meaning(*arrays: Array) -> tuple[Array, ...]:
             remaining = iter(arrays)
-            results = tuple(call([next(remaining) if isinstance(v, Value) else v for v in inputs]))
+            given = [next(remaining) if isinstance(v, Value) else now(v) for v in inputs]
+            results = tuple(call(given))
             shapes = [r.shape for r in results]
             if shapes != [shape for _, shape in specs]:
                 raise ProgramError(f"{where}: shapes {shapes}, which depend on values")
@@ -225,7 +237,7 @@ class Capture(Forms):
             raise EndOfProgramError
         try:
             types = call.infer(
-                [blank(v.shape, v.numpy) if isinstance(v, Value) else v for v in inputs]
+                [empty(v.shape, v.numpy) if isinstance(v, Value) else v for v in inputs]
             )
         except HalfbyteError:
             raise EndOfProgramError from None  # the definition says what is wrong

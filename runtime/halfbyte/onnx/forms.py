@@ -10,13 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from halfbyte.core import ops
 from halfbyte.core.buffer import Buffer, Kind
+from halfbyte.core.dtypes import dtype_key
 from halfbyte.core.ops.operator import record_host
 from halfbyte.core.program import Program
+from halfbyte.errors import ProgramError
 from halfbyte.onnx.reference.arrays import check_elements, check_shape
 from halfbyte.onnx.shared_weights import SharedWeights
-from halfbyte.onnx.values import Array, Value
+from halfbyte.onnx.size_arrays import is_sized, vector
+from halfbyte.onnx.values import Array, Value, sizes_of
 from halfbyte.weights import Tensor
 
 Rounding = Callable[[Buffer], tuple[Buffer, ...]]  # a matrix -> its integers and their scales
@@ -38,17 +43,18 @@ class Forms:
         # (operand, rounding) -> the instruction's number and its results
         self._quantized: dict[tuple[Buffer, Rounding], tuple[int, tuple[Buffer, ...]]] = {}
         self._forms: list[tuple[Value, str]] = []  # fields of values that were set later, in order
+        self._sized_buffers: dict[int, tuple[Any, Buffer]] = {}  # by the identity of the array
         self._rotated: dict[Buffer, Buffer] = {}  # result of a Hadamard product -> its operand
 
     def value(self, buffer: Buffer, shape: tuple[int, ...] | None = None) -> Value:
         """A value whose elements are in order in a buffer; `shape` is the buffer's by default."""
-        sizes = tuple(int(d) for d in buffer.shape) if shape is None else shape  # type: ignore[arg-type]
+        sizes = sizes_of(buffer) if shape is None else shape
         self._check(sizes)
         return Value(buffer.dtype, sizes, plain=buffer.view(sizes))
 
     def value_channels_last(self, buffer: Buffer) -> Value:
         """A value [n, c, ...] from a buffer [n, ..., c]."""
-        n, *between, channels = (int(d) for d in buffer.shape)  # type: ignore[arg-type]
+        n, *between, channels = sizes_of(buffer)
         return Value(buffer.dtype, (n, channels, *between), channels_last=buffer)
 
     def plain(self, operand: Value | Array) -> Buffer:
@@ -109,6 +115,8 @@ class Forms:
 
     def constant(self, array: Array) -> Buffer:
         """A constant in a program's memory, aligned and contiguous."""
+        if is_sized(array):
+            return self._sized(array)
 
         def make() -> Buffer:
             aligned = array if array.flags.aligned else array.copy()
@@ -116,6 +124,22 @@ class Forms:
             return self.program.constant(name, aligned)
 
         return self.weights.get(array, "plain", make)
+
+    def plan(self, numbers: Sequence[int]) -> Buffer:
+        """A constant of int32, whose numbers may depend on sizes that differ between calls."""
+        return self.constant(vector(numbers, np.int32))
+
+    def _sized(self, array: Any) -> Buffer:
+        """The buffer of a constant that depends on sizes: one for all its readers."""
+        known = self._sized_buffers.get(id(array))
+        if known is None:
+            key = dtype_key(array.dtype)
+            if key is None:
+                raise ProgramError(f"no buffers of {array.dtype}")
+            name = f"constant[{', '.join(map(str, array.shape))}]"
+            buffer = Buffer(name, Kind.CONSTANT, key, array.shape, array)
+            known = self._sized_buffers[id(array)] = array, buffer
+        return known[1]
 
     def weight(self, tensor: Tensor) -> Buffer:
         """A new buffer of a tensor: several layouts may have the same name."""
@@ -135,7 +159,7 @@ class Forms:
 
     def permuted(self, buffer: Buffer, order: Sequence[int]) -> Buffer:
         """The elements of a buffer with its dimensions in another order."""
-        shape = tuple(int(buffer.shape[i]) for i in order)  # type: ignore[arg-type]
+        shape = tuple(sizes_of(buffer)[i] for i in order)
         real = [i for i in order if buffer.shape[i] != 1]
         if real == sorted(real):
             return buffer.view(shape)

@@ -30,13 +30,17 @@ from halfbyte.onnx.evaluate import Evaluator, Values, outer_names, used_names
 from halfbyte.onnx.files.initializers import release
 from halfbyte.onnx.files.model import Graph, Model, Node
 from halfbyte.onnx.passes import optimize_graph
+from halfbyte.onnx.passes.name_sizes import name_buffer
+from halfbyte.onnx.program_cache import ProgramCache
 from halfbyte.onnx.shared_weights import SharedWeights
+from halfbyte.onnx.sizes import FixedSizeError, Sizes
 from halfbyte.onnx.stages import Inside, Lifetimes, Observer, Opener, Scope, Stage
+from halfbyte.onnx.varying import Varying, named_shapes, take
 from halfbyte.onnx.work import WORK, exact_work
 
 Known = ChainMap[str, Any]  # constants: computed by captures, and those of graphs
 Signature = tuple[tuple[str, np.dtype[Any] | str, tuple[int, ...]], ...]
-Key = tuple[Stage | None, Signature, tuple[bool, ...]]  # the stage before, and the values since
+Key = tuple[Any, ...]  # the stage before, and the values since
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,8 @@ class Settings:
     cores: int
     wide_products: bool
     max_stages: int
+    cache: ProgramCache
+    name_sizes: bool
 
 
 class GraphPrograms:
@@ -72,6 +78,7 @@ class GraphPrograms:
         self._settings, self._weights = settings, weights
         self._evaluator = Evaluator(model)
         self._stages: dict[int, OrderedDict[Key, Stage]] = {}  # by first node
+        self._varying: dict[Key, Varying] = {}  # by types and ranks of inputs
         self._bodies: dict[int, GraphPrograms] = {}  # by the identity of their graphs
         self._outside = sorted(outer_names(model.graph))
         self._conditions = Conditions(model)
@@ -124,10 +131,10 @@ class GraphPrograms:
         conditions = self._conditions.of(values)
         while True:
             step()
-            key = stage, _signature(values, new), tuple(conditions.values())
-            stage = self._stage(at, key, values, known, conditions, planning)
+            key = _before(stage), _signature(values, new), tuple(conditions.values())
+            stage = self._stage(at, key, values, known, conditions, planning, observer is None)
             yield stage
-            known.update(stage.known)
+            known.update(stage.constants())
             if stage.last == len(nodes):
                 return
             node = nodes[stage.last]
@@ -190,7 +197,7 @@ class GraphPrograms:
         cached = [item for stages in self._stages.values() for item in stages.items()]
         present = {stage for _, stage in cached}
         followers: dict[Stage | None, list[Stage]] = {}
-        for (before, *_), stage in reversed(cached):
+        for ((before, *_), *_), stage in reversed(cached):
             followers.setdefault(before if before in present else None, []).append(stage)
         ordered, waiting = [], followers.get(None, [])
         while waiting:
@@ -216,16 +223,49 @@ class GraphPrograms:
         known: Known,
         conditions: Mapping[str, bool],
         planning: bool,
+        may_name: bool,
     ) -> Stage:
         """The stage that begins at node `at`, from the cache or captured."""
         stages = self._stages.setdefault(at, OrderedDict())
         stage = stages.get(key)
+        may_name = may_name and self._settings.name_sizes and not planning
+        if stage is None and may_name and not at and key[0] == (None,):
+            key, stage = self._sized_stage(stages, key, values, known, conditions)
         if stage is None:
-            stage = stages[key] = self._capture(at, values, known, conditions, planning)
-            while len(stages) > self._settings.max_stages:
-                stages.popitem(last=False)[1].close()
+            stage = self._capture(at, values, known, conditions, planning)
+        stages[key] = stage
         stages.move_to_end(key)
+        self._settings.cache.use(stage, stages, key)
+        while len(stages) > self._settings.max_stages:
+            self._settings.cache.drop(next(iter(stages.values())))
         return stage
+
+    def _sized_stage(
+        self,
+        stages: OrderedDict[Key, Stage],
+        key: Key,
+        values: dict[str, Any],
+        known: Known,
+        conditions: Mapping[str, bool],
+    ) -> tuple[Key, Stage | None]:
+        """A stage for several sets of shapes, if this is not the first one; and its key."""
+        varying = self._varying.setdefault(
+            (tuple((name, dtype, len(shape)) for name, dtype, shape in key[1]), key[2]),
+            Varying(self.model.graph),
+        )
+        free, shapes = varying.key(key[1]), {name: shape for name, _, shape in key[1]}
+        for other, stage in reversed(stages.items()):
+            alike = other[1:3] == (free, key[2])
+            if stage.sizes is not None and alike and take(stage.sizes, shapes):
+                return other, stage
+        while (sizes := varying.sizes(key[1])) is not None:
+            try:
+                stage = self._capture(0, values, known, conditions, False, sizes)
+            except FixedSizeError as error:
+                varying.fix(error.variables)
+            else:
+                return (key[0], varying.key(key[1]), key[2], stage), stage
+        return key, None
 
     def _capture(
         self,
@@ -234,10 +274,12 @@ class GraphPrograms:
         known: Known,
         conditions: Mapping[str, bool],
         planning: bool,
+        sizes: Sizes | None = None,
     ) -> Stage:
         nodes, settings = self.model.graph.nodes, self._settings
+        named = None if sizes is None else named_shapes(sizes, _shapes(values))
         with capture(f"{self.model.path.name}[{at}:]") as program:
-            scope = Scope(program, values, known)
+            scope = Scope(program, values, known, named)
             captured = Capture(
                 self.model, program, scope, self._weights, settings.lowering, planning, conditions
             )
@@ -248,8 +290,12 @@ class GraphPrograms:
         release(self.model.graph.initializers)
         program = optimize_graph(
             program, int8_attention=settings.int8_attention, cores=settings.cores,
-            wide_products=settings.wide_products,
+            wide_products=settings.wide_products, sizes=sizes,
         )  # fmt: skip
+        if sizes is not None:
+            for buffer in results.values():
+                name_buffer(buffer, sizes)
+            sizes.recording = False
         used = {b.root for instruction in program.instructions for b in instruction.inputs}
         used |= {b.root for b in results.values()}
         feeds = {name: buffer for name, buffer in program.inputs.items() if buffer in used}
@@ -257,7 +303,7 @@ class GraphPrograms:
         runs = program if program.instructions or results else None
         touched = {name for node in nodes[at : last + 1] for name in _names(node)}
         dead = [name for name in touched if not self._lifetimes.needed(name, last + 1)]
-        return Stage(at, last, runs, settings.open_program, feeds, results, constants, dead)
+        return Stage(at, last, runs, settings.open_program, feeds, results, constants, dead, sizes)
 
     def _record(self, captured: Capture, nodes: Sequence[Node], at: int) -> int:
         """Record nodes until one ends the program; returns its index."""
@@ -282,6 +328,16 @@ def own(value: Any) -> Any:
     if isinstance(value, list):
         return [own(item) for item in value]
     return value
+
+
+def _before(stage: Stage | None) -> tuple[Any, ...]:
+    """A stage as part of a key: what follows it depends on its sizes."""
+    sizes = None if stage is None else stage.sizes
+    return (stage,) if sizes is None else (stage, *sizes.values.items())
+
+
+def _shapes(values: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    return {name: value.shape for name, value in values.items() if isinstance(value, np.ndarray)}
 
 
 def _names(node: Node) -> set[str]:

@@ -1,7 +1,7 @@
-"""Running a graph: a program for each set of input shapes, kept in a bounded cache.
+"""Running a graph: programs for sets of input shapes, kept in a bounded cache.
 
-Programs are captured when their shapes first occur (`graph_programs`); their packed weights belong
-to the model and are shared.
+Programs are captured when their shapes first occur (`graph_programs`), with names for sizes that
+differ between calls (`varying`); their packed weights belong to the model and are shared.
 
 `Runner.plan` returns the programs of a call without memory for the last one: `halfbyte fit` counts
 their bytes and estimates the time of their instructions.
@@ -20,12 +20,13 @@ from halfbyte.core.program import Program
 from halfbyte.onnx.files.model import Model
 from halfbyte.onnx.graph_programs import GraphPrograms, Known, Settings, own
 from halfbyte.onnx.lowering import LOWERING
+from halfbyte.onnx.program_cache import LIMIT, ProgramCache
 from halfbyte.onnx.shared_weights import SharedWeights
 from halfbyte.onnx.stages import Inside, Observer, Opener
 from halfbyte.room import memory_for
 
 INT8_ATTENTION = "halfbyte.int8_attention"  # "1" in a model's metadata: attention may be in int8
-MAX_STAGES = 8  # from one node on, of different shapes
+MAX_STAGES = 32  # from one node on, of different shapes
 
 
 class Runner:
@@ -48,6 +49,10 @@ class Runner:
         `backends.prefers_widened`.
     max_stages : int
         How many stages that begin at the same node are kept; the least recently used is dropped.
+    max_bytes : int
+        Bytes of programs' own memory that are kept for later runs; see `ProgramCache`.
+    name_sizes : bool
+        Whether a program may serve several shapes; False captures one for each.
     memory : Memory, optional
         Where the programs run, if all run there: their weights are put into it.
     keep : collection of str
@@ -64,18 +69,19 @@ class Runner:
         cores: int = 1,
         wide_products: bool = False,
         max_stages: int = MAX_STAGES,
+        max_bytes: int = LIMIT,
+        name_sizes: bool = True,
         memory: Memory | None = None,
         keep: Collection[str] = (),
     ) -> None:
         self.model = model
         settings = Settings(
             open_program, LOWERING if use_kernels else None, int8_attention, cores, wide_products,
-            max_stages,
+            max_stages, ProgramCache(max_bytes), name_sizes,
         )  # fmt: skip
+        self._settings, self._weights = settings, SharedWeights(model.graph, memory)
         outputs = [v.name for v in model.graph.outputs]
-        self._programs = GraphPrograms(
-            model, settings, SharedWeights(model.graph, memory), [*outputs, *keep]
-        )
+        self._programs = GraphPrograms(model, settings, self._weights, [*outputs, *keep])
 
     def run(
         self,
@@ -85,6 +91,7 @@ class Runner:
     ) -> dict[str, Any]:
         """The values of these outputs; arrays are copies."""
         values: dict[str, Any] = dict(feeds)
+        self._settings.cache.begin()
         with memory_for(f"{self.model.path}: a run"):
             known = self._programs.run(values, observer=observer)
             return {name: own(values.get(name, known.get(name))) for name in names}
@@ -112,6 +119,11 @@ class Runner:
     def programs(self) -> list[Program]:
         """Every program in the cache; see `GraphPrograms.programs`."""
         return self._programs.programs()
+
+    def memory(self) -> tuple[int, int, int]:
+        """Bytes of weights as kernels read them, of programs, and the number of programs."""
+        cache = self._settings.cache
+        return self._weights.nbytes, cache.nbytes, len(cache)
 
     def close(self) -> None:
         """Stop all threads."""

@@ -84,6 +84,11 @@ class SharedWeights:
             self._buffers[name, layout] = self._placed(make())
         return self._buffers[name, layout]
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all buffers, mapped or packed."""
+        return sum(buffer.nbytes for buffer in self._buffers.values())
+
     def room(self, nbytes: int) -> Any:
         """Bytes of any content, in that memory."""
         return np.empty(nbytes, np.uint8) if self._memory is None else self._memory.unset(nbytes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,11 +12,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from halfbyte.core.backends import Executable
+from halfbyte.core.backends.memory import at_sizes
 from halfbyte.core.buffer import Buffer
 from halfbyte.core.dtypes import dtype_key
 from halfbyte.core.program import Program
 from halfbyte.onnx.evaluate import used_names
 from halfbyte.onnx.files.model import Node
+from halfbyte.onnx.size_arrays import now
+from halfbyte.onnx.sizes import Sizes
 from halfbyte.onnx.values import Unknown, Value
 
 Opener = Callable[[Program], Executable]  # binds a program to a backend
@@ -70,7 +74,8 @@ class Stage:
     """Nodes [first, last) as a program for one set of shapes; its first run allocates its memory.
 
     `feeds` are copied into the program and `results` are read from it; `known` are constants that
-    the capture computed. `dead` are values that nothing needs after node `last`.
+    the capture computed. `dead` are values that nothing needs after node `last`. With `sizes`, it
+    is for all sets of shapes that fulfil its conditions, and its program has named sizes.
     """
 
     first: int
@@ -81,6 +86,9 @@ class Stage:
     results: dict[str, Buffer]
     known: dict[str, Any]
     dead: list[str]
+    sizes: Sizes | None = None
+    _copied: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+    _registers: dict[str, int] = field(default_factory=dict, init=False, repr=False)
     _views: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
@@ -92,40 +100,68 @@ class Stage:
         executable = self._executable
         if executable is None:
             return
-        for name, buffer in self.feeds.items():
-            executable.array(buffer)[...] = values[name]
+        registers = {} if self.sizes is None else self.sizes.values
+        if registers != self._registers or not self._copied:
+            self._resize(executable, registers)
+        for name, memory in self._copied.items():
+            memory[...] = values[name]
         if observer is None:
-            executable.run({})
+            executable.run(registers)
         else:
             start = time.perf_counter()
-            observer.program(executable.program, start, executable.profile({}))
+            observer.program(executable.program, start, executable.profile(registers))
         if self._views:
             values.update(self._views)
             return
-        views = {name: _view(executable, buffer) for name, buffer in self.results.items()}
+        views = {
+            name: _view(executable, buffer, registers) for name, buffer in self.results.items()
+        }
         if all(isinstance(view, np.ndarray) for view in views.values()):
             self._views = views  # the same memory in each run
         values.update((name, np.asarray(view)) for name, view in views.items())
 
+    def _resize(self, executable: Executable, registers: dict[str, int]) -> None:
+        """Prepare for a run with these sizes, and for all that follow with the same ones."""
+        self._copied, self._views = {}, {}
+        for buffer, numbers in () if self.sizes is None else self.sizes.constants.items():
+            at_sizes(executable.array(buffer), buffer, registers)[...] = numbers.now()
+        self._registers = dict(registers)
+        self._copied = {
+            name: at_sizes(executable.array(buffer), buffer, registers)
+            for name, buffer in self.feeds.items()
+        }
+
+    def constants(self) -> dict[str, Any]:
+        """`known`, for the sizes of the last run."""
+        return {name: now(value) for name, value in self.known.items()}
+
     def close(self) -> None:
         """Stop its threads and free its memory."""
-        self._views = {}
+        self._views, self._copied = {}, {}
         if (executable := self.__dict__.pop("_executable", None)) is not None:
             executable.close()
 
 
-def _view(executable: Executable, buffer: Buffer) -> Any:
+def _view(executable: Executable, buffer: Buffer, registers: Mapping[str, int]) -> Any:
     """The numbers of a result, in the program's memory, which may be apart from NumPy's."""
-    dtype, shape = buffer.held_as({})
-    return executable.array(buffer.root).reshape(-1).view(dtype).reshape(shape)
+    dtype, shape = buffer.held_as(registers)
+    flat = executable.array(buffer.root).reshape(-1).view(dtype)
+    return flat[: math.prod(shape)].reshape(shape)
 
 
 class Scope(dict[str, Any]):
     """Values under capture; those of earlier stages become inputs when they are first read."""
 
-    def __init__(self, program: Program, values: Mapping[str, Any], known: Mapping[str, Any]):
+    def __init__(
+        self,
+        program: Program,
+        values: Mapping[str, Any],
+        known: Mapping[str, Any],
+        named: Mapping[str, tuple[int, ...]] | None = None,
+    ) -> None:
         super().__init__({"": None})
         self._program, self._values, self._known = program, values, known
+        self._named = named or {}  # shapes of values, some sizes of which differ between calls
 
     def __missing__(self, name: str) -> Any:
         self[name] = self._known[name] if name not in self._values else self._input(name)
@@ -136,7 +172,8 @@ class Scope(dict[str, Any]):
         key = dtype_key(array.dtype) if isinstance(array, np.ndarray) else None
         if key is None:
             return Unknown()
-        return Value(key, array.shape, plain=self._program.input(name, key, array.shape))
+        shape = self._named.get(name, array.shape)
+        return Value(key, shape, plain=self._program.input(name, key, shape))
 
 
 class Lifetimes:

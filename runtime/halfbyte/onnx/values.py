@@ -65,7 +65,13 @@ def ints(array: Array) -> list[int]:
     """The numbers of a constant that holds sizes, axes or the like."""
     if array.dtype.kind not in "iu" or array.ndim > 1:
         raise ProgramError(f"{array.dtype}{list(array.shape)}: expected a vector of whole numbers")
-    return [int(number) for number in array.reshape(-1)]
+    numbers: list[int] = array.reshape(-1).tolist()
+    return numbers
+
+
+def sizes_of(buffer: Buffer) -> tuple[int, ...]:
+    """The shape of a program's buffer while it is captured."""
+    return buffer.shape  # type: ignore[return-value]
 
 
 def shape_of(operand: Value | Array) -> tuple[int, ...]:

@@ -171,6 +171,22 @@ def test_threads_level_and_backend() -> None:
     assert instruction.operator.host
 
 
+def test_memory_of_programs_is_shown_and_bounded() -> None:
+    options = HALFBYTE.SessionOptions()
+    ours = session(HALFBYTE, added(), options)
+    assert ours.memory()[1:3] == (0, 0)
+    ours.run(None, {"x": X})
+    memory = ours.memory()
+    assert memory.program_count == 1
+    assert memory.programs >= 2 * X.nbytes  # input and output
+    assert memory.program_limit == 512 << 20
+    options.program_cache_bytes = 0
+    ours = session(HALFBYTE, added(), options)
+    for rows in (1, 2, 3):
+        ours.run(None, {"x": np.ones((rows, *X.shape[1:]), X.dtype)})
+        assert ours.memory().program_count == 1  # that of the last run
+
+
 def test_later_changes_change_nothing() -> None:
     options = HALFBYTE.SessionOptions()
     ours = session(HALFBYTE, added(), options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 import sys
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.core.buffer import SHARED, Buffer, Kind
+from halfbyte.core.buffer import SHARED, Buffer, ComputedSize, Kind
 from halfbyte.core.interrupt import step
 from halfbyte.core.program import Program
 from halfbyte.errors import MemoryBudgetError, OutOfMemoryError
@@ -121,6 +122,8 @@ def at_sizes(
 ) -> npt.NDArray[Any]:
     """The part of a buffer's array that a run with these sizes uses."""
     _, shape = buffer.held_as(registers)
+    if any(isinstance(d, ComputedSize) for d in buffer.shape):
+        return array.reshape(-1)[: math.prod(shape)].reshape(shape)
     return array[tuple(map(slice, shape))] if shape else array
 
 

@@ -114,6 +114,7 @@ class NativeExecutable:
         )  # fmt: skip
         self._segments = _segments(program)
         self._fixed: dict[int, tuple[list[Any], list[npt.NDArray[Any]]]] = {}
+        self._present: dict[str, int] = {}  # the sizes of the last run
         self._run = self._library.run
         self._lock = threading.RLock()  # one run at a time uses memory and pool
         self._closed = False
@@ -180,20 +181,23 @@ class NativeExecutable:
     def _host_arrays(
         self, number: int, registers: Mapping[str, int]
     ) -> tuple[list[Any], list[npt.NDArray[Any]]]:
-        """Arguments and outputs of an instruction; computed once if no sizes are named."""
+        """Arguments and outputs of an instruction; computed once for the same sizes."""
         if (known := self._fixed.get(number)) is not None:
             return known
         instruction = self.program.instructions[number]
         arrays = self._arrays
         inputs = [b and operand(arrays, b, registers) for b in instruction.arguments]
         outputs = [at_sizes(arrays[b], b, registers) for b in instruction.outputs]
-        if not self.program.sizes:
-            self._fixed[number] = inputs, outputs
+        self._fixed[number] = inputs, outputs
         return inputs, outputs
 
     def _set(self, registers: Mapping[str, int]) -> None:
         if self._closed:
             raise ProgramError(f"{self.program.name}: is closed")
+        if registers == self._present:
+            return
+        self._present = {}
+        self._fixed.clear()
         for index, size in enumerate(self._sizes):
             value = size.at(registers)
             if not 0 <= value <= size.maximum:
@@ -203,6 +207,7 @@ class NativeExecutable:
             self._values[index] = value
         if len(self._values):
             self._registers[...] = self._values
+        self._present = dict(registers)
 
     def profile(self, registers: Mapping[str, int]) -> npt.NDArray[np.float64]:
         """Run once; seconds spent in each instruction.

@@ -6,7 +6,7 @@ operands by name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from halfbyte.core.ops.operator import Demand
@@ -28,10 +28,10 @@ def inside(size: int, at: int, *steps: tuple[int, int]) -> bool:
     return 0 <= first <= last < size and all(count > 0 for count, _ in steps)
 
 
-def planned(d: Known, size: int, at: int, strides: Sequence[int], step: int) -> bool:
+def planned(d: Known, size: int, at: int, strides: Any, step: int) -> bool:
     """Whether a plan (see :mod:`halfbyte.core.ops.elementwise`) stays inside of its operand."""
-    sizes = [int(n) for n in d["plan"][: len(strides)]]
-    steps = [*zip(sizes, map(int, strides), strict=True), (int(d["d"]), int(step))]
+    sizes = d["plan"][: len(strides)].tolist()
+    steps = [*zip(sizes, strides.tolist(), strict=True), (d["d"], step)]
     return inside(size, at, *steps)
 
 
@@ -49,18 +49,18 @@ def windows(taps: str = "", maximum: int = LIMIT) -> dict[str, Demand]:
     """Demands on windows over images; `taps` is a dimension with one entry per pixel."""
     demands: dict[str, Demand] = {
         "kernel_h, kernel_w, stride_h, stride_w, dilation_h, dilation_w, p, q of 1 and more": (
-            lambda d: min(
+            lambda d: all(size >= 1 for size in (
                 d["kernel_h"], d["kernel_w"], d["stride_h"], d["stride_w"], d["dilation_h"],
                 d["dilation_w"], d["p"], d["q"],
-            ) >= 1
+            ))
         ),
         "windows from top and left to p stride_h and q stride_w within 2^31": (
             lambda d: min(d["top"], d["left"]) >= 0
-            and max(
+            and all(size <= LIMIT for size in (
                 d["top"] + d["h"], d["left"] + d["v"],
                 d["p"] * d["stride_h"] + d["kernel_h"] * d["dilation_h"],
                 d["q"] * d["stride_w"] + d["kernel_w"] * d["dilation_w"],
-            ) <= LIMIT
+            ))
         ),
     }  # fmt: skip
     if taps:

@@ -47,7 +47,7 @@ def walked(x: npt.NDArray[Any], shape: Sequence[int], strides: Sequence[int]) ->
         "a constant plan": lambda d: "plan" in d,
         "x_step, y_step of 0 or 1": lambda d: {d["x_step"], d["y_step"]} <= {0, 1},
         "d of 1 and more and n = d sizes": lambda d: (
-            d["d"] >= 1 and d["n"] == d["d"] * math.prod(map(int, d["plan"][:PLAN_DIMS]))
+            d["d"] >= 1 and d["n"] == d["d"] * math.prod(d["plan"][:PLAN_DIMS].tolist())
         ),
         "plan, d and x_step inside of x: k": lambda d: planned(
             d, d["k"], 0, d["plan"][PLAN_DIMS : 2 * PLAN_DIMS], d["x_step"]

@@ -21,7 +21,7 @@ I32 = npt.NDArray[np.int32]
     demands={
         "a constant plan": lambda d: "plan" in d,
         "d of 1 and more and n = d sizes": lambda d: (
-            d["d"] >= 1 and d["n"] == d["d"] * math.prod(map(int, d["plan"][:PLAN_DIMS]))
+            d["d"] >= 1 and d["n"] == d["d"] * math.prod(d["plan"][:PLAN_DIMS].tolist())
         ),
         "offset, plan, d and step inside of x: m": lambda d: planned(
             d, d["m"], d["offset"], d["plan"][PLAN_DIMS:], d["step"]

@@ -22,7 +22,8 @@ from halfbyte.onnx.lowering.linear import flat, product
 from halfbyte.onnx.lowering.registry import MICROSOFT, OWN, lower
 from halfbyte.onnx.lowering.strides import broadcast, row_major
 from halfbyte.onnx.reference.contrib.attention import FILTER, padding_mask
-from halfbyte.onnx.values import Array, Operand, Value, key_of, shape_of
+from halfbyte.onnx.sizes import broadcast_shapes
+from halfbyte.onnx.values import Array, Operand, Value, key_of, shape_of, sizes_of
 
 Tensor = Value | Array
 
@@ -48,7 +49,7 @@ def by_heads(c: Capture, x: Tensor | None, heads: int) -> Heads | None:
         return None
     if isinstance(x, Value):
         buffer, order = x.origin()
-        steps = row_major([int(d) for d in buffer.shape])  # type: ignore[arg-type]
+        steps = row_major(sizes_of(buffer))
         strides = [steps[i] for i in order]
         if strides[3] == 1 or shape[3] == 1:
             return Heads(buffer, 0, shape, tuple(strides[:3]))
@@ -83,7 +84,7 @@ def attend(
         if key_of(bias) != "f32" or not 1 <= len(shape) <= 4 or shape[-1] != t:
             return None
         try:
-            if np.broadcast_shapes(shape, (batch, heads, s, t)) != (batch, heads, s, t):
+            if broadcast_shapes(shape, (batch, heads, s, t)) != (batch, heads, s, t):
                 return None
         except ValueError:
             return None
@@ -106,7 +107,7 @@ def _joined(c: Capture, y: Buffer | None) -> Value | None:
     """The result of attention as [batch, length, heads width]."""
     if y is None:
         return None
-    batch, s, heads, e = (int(d) for d in y.shape)  # type: ignore[arg-type]
+    batch, s, heads, e = sizes_of(y)
     return c.value(y, (batch, s, heads * e))
 
 

@@ -20,7 +20,7 @@ from halfbyte.onnx.lowering.elementwise import apply, combine
 from halfbyte.onnx.lowering.linear import vector
 from halfbyte.onnx.lowering.registry import MICROSOFT, lower
 from halfbyte.onnx.reference._windows import counts, make_window
-from halfbyte.onnx.values import Array, Operand, Value, key_of
+from halfbyte.onnx.values import Array, Operand, Value, key_of, sizes_of
 
 _INFINITE = float("inf")
 _FUNCTIONS = {"LeakyRelu": "leaky_relu", "Sigmoid": "sigmoid", "Tanh": "tanh",
@@ -72,7 +72,8 @@ def sliding(
         return None
     limit = 2**31 - 1
     numbers = (*window.attributes.values(), *window.ends)
-    return window if math.prod(window.results) and max(numbers) <= limit else None
+    fits = all(number <= limit for number in numbers)
+    return window if math.prod(window.results) and fits else None
 
 
 def image(c: Capture, x: Value) -> Buffer:
@@ -88,7 +89,7 @@ def result(c: Capture, y: Buffer, rank: int) -> Value:
     """A value with `rank` dimensions from a buffer [n, rows, columns, channels]."""
     if rank == 4:
         return c.value_channels_last(y)
-    n, _, length, channels = (int(d) for d in y.shape)  # type: ignore[arg-type]
+    n, _, length, channels = sizes_of(y)
     return c.value_channels_last(y.view((n, length, channels)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,12 @@ from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.lowering.conv import floats
 from halfbyte.onnx.lowering.linear import vector
 from halfbyte.onnx.lowering.registry import MICROSOFT, lower
-from halfbyte.onnx.values import Array, Operand, Value, key_of
+from halfbyte.onnx.values import Array, Operand, Value, key_of, sizes_of
 
 
 def _quantized(x: Buffer) -> tuple[Buffer, ...]:
     """A matrix in uint8, the sums of its rows, and the scale and zero point of all."""
-    n, k = (int(d) for d in x.shape)  # type: ignore[arg-type]
+    n, k = sizes_of(x)
     limits = ops.tensor_range(x.view((n * k,)), spans=-(-n * k // ops.RANGE))
     results: tuple[Buffer, ...] = ops.quantize_tensor(x, limits)
     return results
@@ -68,7 +69,7 @@ def matmul_integer_to_float(
 
 def _single(c: Capture, operand: Value | Array, dtype: str) -> Buffer | None:
     """The buffer of a single number; None for other operands."""
-    if key_of(operand) != dtype or int(np.prod(operand.shape)) != 1:
+    if key_of(operand) != dtype or math.prod(operand.shape) != 1:
         return None
     return c.plain(operand if isinstance(operand, Value) else operand.reshape(1)).view((1,))
 

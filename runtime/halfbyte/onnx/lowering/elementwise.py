@@ -14,6 +14,7 @@ from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.files.dtypes import DTYPES
 from halfbyte.onnx.lowering.registry import MICROSOFT, lower
 from halfbyte.onnx.lowering.strides import broadcast, planned
+from halfbyte.onnx.sizes import broadcast_shapes
 from halfbyte.onnx.values import Array, Operand, Value, key_of
 
 _BYTES = {"bool": "u8", "u8": "u8", "i8": "i8"}
@@ -38,7 +39,7 @@ def combine(c: Capture, function: str, x: Value | Array, y: Value | Array) -> Va
     if (value := _combined_channels_last(c, function, x, y)) is not None:
         return value
     try:
-        shape = np.broadcast_shapes(x.shape, y.shape)
+        shape = broadcast_shapes(x.shape, y.shape)
     except ValueError:
         return None
     buffer = _pair(c, function, c.plain(x), c.plain(y), x.shape, y.shape, shape)
@@ -68,7 +69,7 @@ def _pair(
     n = math.prod(shape)
     z: Buffer = ops.binary(
         x.view((math.prod(x_shape),)), y.view((math.prod(y_shape),)),
-        c.constant(np.array(plan, np.int32)),
+        c.plan(plan),
         function=function, n=n, d=d, x_step=x_step, y_step=y_step,
     )  # fmt: skip
     return z
@@ -98,7 +99,7 @@ def _combined_channels_last(
         buffers.append(c.constant(np.ascontiguousarray(np.moveaxis(spread, 1, -1))))
         shapes.append((*spread.shape[:1], *spread.shape[2:], spread.shape[1]))
     try:
-        shape = np.broadcast_shapes(*shapes)
+        shape = broadcast_shapes(*shapes)
     except ValueError:
         return None
     buffer = _pair(c, function, buffers[0], buffers[1], shapes[0], shapes[1], shape)

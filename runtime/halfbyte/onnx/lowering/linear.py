@@ -18,7 +18,8 @@ from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.lowering.blocks import block_weight
 from halfbyte.onnx.lowering.registry import MICROSOFT, OWN, lower
 from halfbyte.onnx.lowering.strides import Dimension, broadcast, joined, row_major
-from halfbyte.onnx.values import Array, Operand, Value, key_of
+from halfbyte.onnx.sizes import broadcast_shapes
+from halfbyte.onnx.values import Array, Operand, Value, key_of, sizes_of
 
 _ACTIVATIONS = {
     "": Activation.NONE, "Relu": Activation.RELU, "Gelu": Activation.GELU,
@@ -95,7 +96,7 @@ def _is_hadamard(x: Value, w: Array) -> bool:
 
 def flat(buffer: Buffer) -> Buffer:
     """All of a buffer's elements as a vector."""
-    return buffer.view((math.prod(map(int, buffer.shape)),))  # type: ignore[arg-type]
+    return buffer.view((math.prod(sizes_of(buffer)),))
 
 
 def _walked(c: Capture, x: Value | Array) -> tuple[Buffer, list[int]]:
@@ -103,7 +104,7 @@ def _walked(c: Capture, x: Value | Array) -> tuple[Buffer, list[int]]:
     if not isinstance(x, Value):
         return c.constant(x), row_major(x.shape)
     buffer, order = x.origin()
-    steps = row_major([int(d) for d in buffer.shape])  # type: ignore[arg-type]
+    steps = row_major(sizes_of(buffer))
     return buffer, [steps[i] for i in order]
 
 
@@ -122,7 +123,7 @@ def _stacked(c: Capture, x: Value | Array, w: Value | Array) -> Value | None:
     if w.shape[-2] != k or not math.prod(x.shape) or not math.prod(w.shape):
         return None
     try:
-        stack = np.broadcast_shapes(x.shape[:-2], w.shape[:-2])
+        stack = broadcast_shapes(x.shape[:-2], w.shape[:-2])
     except ValueError:
         return None
     packed, each = _packed(c, w), count(m) * k * PANEL
@@ -133,7 +134,7 @@ def _stacked(c: Capture, x: Value | Array, w: Value | Array) -> Value | None:
     own = [0 if d == 1 else s for d, s in zip(x.shape[:-2], steps, strict=False)]
     theirs = [s * each for s in broadcast(w.shape[:-2], stack)]
     strides = zip([0] * missing + own, theirs, strict=True)
-    walk: list[Dimension] = [(int(d), s) for d, s in zip(stack, strides, strict=True)]
+    walk: list[Dimension] = [*zip(stack, strides, strict=True)]
     sides = _two(walk, 2)
     if packed is None or sides is None:
         return None

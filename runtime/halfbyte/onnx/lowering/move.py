@@ -19,7 +19,9 @@ from halfbyte.onnx.lowering.registry import lower
 from halfbyte.onnx.lowering.strides import Dimension, broadcast, joined, planned, row_major
 from halfbyte.onnx.lowering.tables import embedded
 from halfbyte.onnx.reference.arrays import axes_of, axis_of
-from halfbyte.onnx.values import Array, Operand, Value, ints, shape_of
+from halfbyte.onnx.size_arrays import bounds
+from halfbyte.onnx.sizes import broadcast_shapes
+from halfbyte.onnx.values import Array, Operand, Value, ints, shape_of, sizes_of
 
 
 def element_words(value: Value) -> int:
@@ -42,7 +44,7 @@ def moved(
     plan, (d, (step,)) = planned_walk
     n = math.prod(shape) * wide
     y: Buffer = ops.move(
-        c.plain(x).view((x.size * wide,), "i32"), c.constant(np.array(plan, np.int32)),
+        c.plain(x).view((x.size * wide,), "i32"), c.plan(plan),
         n=n, d=d, step=step, offset=offset * wide,
     )  # fmt: skip
     return c.value(y.view(tuple(shape), x.dtype))
@@ -58,7 +60,7 @@ def transpose(c: Capture, x: Value, *, perm: list[int] | None = None) -> Value |
 
 def permuted(c: Capture, buffer: Buffer, order: Sequence[int]) -> Buffer | None:
     """The elements of a buffer with its dimensions in another order."""
-    shape = tuple(int(d) for d in buffer.shape)  # type: ignore[arg-type]
+    shape = sizes_of(buffer)
     strides = row_major(shape)
     if (transposed := _transposed(buffer, shape, order)) is not None:
         return transposed
@@ -88,7 +90,7 @@ def expand(c: Capture, x: Value, shape: Operand) -> Value | None:
     if not isinstance(shape, np.ndarray):
         return None
     try:
-        wanted = np.broadcast_shapes(x.shape, tuple(ints(shape)))
+        wanted = broadcast_shapes(x.shape, ints(shape))
     except ValueError:
         return None
     return x if wanted == x.shape else moved(c, x, wanted, broadcast(x.shape, wanted))
@@ -121,9 +123,12 @@ def slice_(
     ):
         if not step:
             return None
-        places = range(x.shape[axis])[slice(first, _last(last, x.shape[axis], step), step)]
-        shape[axis] = len(places)
-        offset += (places.start if len(places) else 0) * strides[axis]
+        if step == 1:
+            start, shape[axis] = bounds(first, last, x.shape[axis])
+        else:
+            places = range(x.shape[axis])[slice(first, _last(last, x.shape[axis], step), step)]
+            start, shape[axis] = places.start, len(places)
+        offset += (start if shape[axis] else 0) * strides[axis]
         strides[axis] *= step
     return moved(c, x, shape, strides, offset)
 

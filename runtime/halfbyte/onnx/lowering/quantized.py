@@ -16,7 +16,7 @@ from halfbyte.core.buffer import Buffer
 from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.lowering.elementwise import apply, combine, each_element, is_channels_last
 from halfbyte.onnx.lowering.registry import MICROSOFT, lower, rule_of
-from halfbyte.onnx.values import Array, Operand, Value
+from halfbyte.onnx.values import Array, Operand, Value, sizes_of
 
 TYPES = {np.dtype(np.uint8): "u8", np.dtype(np.int8): "i8"}
 
@@ -57,7 +57,7 @@ def quantization(scale: Operand, zero: Operand, like: str = "") -> Quantization 
 
 def typed(buffer: Buffer, dtype: str) -> Buffer:
     """A buffer of bytes with another element type."""
-    return buffer.view(tuple(int(d) for d in buffer.shape), dtype)  # type: ignore[arg-type]
+    return buffer.view(sizes_of(buffer), dtype)
 
 
 def quantized(c: Capture, x: Value, q: Quantization) -> Value:
@@ -130,7 +130,7 @@ def qlinear_add(
                 ours.view((a.size,)), theirs.view((a.size,)), x_scale=scales[0],
                 x_zero=left.zero, z_scale=scales[1], z_zero=right.zero, **to.attributes(),
             )  # fmt: skip
-            shape = tuple(int(d) for d in ours.shape)  # type: ignore[arg-type]
+            shape = sizes_of(ours)
             total = typed(y, to.dtype).view(shape)
             return c.value_channels_last(total) if last else c.value(total, a.shape)
     return _pair(c, "add", (a, a_scale, a_zero), (b, b_scale, b_zero), y_scale, y_zero)

@@ -10,6 +10,7 @@ import numpy as np
 from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.lowering.registry import lower
 from halfbyte.onnx.reference.arrays import axes_of, axis_of
+from halfbyte.onnx.size_arrays import vector
 from halfbyte.onnx.values import Array, Operand, Value, ints
 
 
@@ -34,13 +35,13 @@ def dropout(
 @lower("Shape")
 def shape(c: Capture, x: Value, *, start: int = 0, end: int | None = None) -> Array:
     """The shape as a constant."""
-    return np.array(x.shape[start:end], np.int64)
+    return vector(x.shape[start:end], np.int64)  # type: ignore[no-any-return]
 
 
 @lower("Size")
 def size(c: Capture, x: Value) -> Array:
     """The number of elements as a constant."""
-    return np.array(x.size, np.int64)
+    return vector([x.size], np.int64).reshape(())  # type: ignore[no-any-return]
 
 
 @lower("Reshape")

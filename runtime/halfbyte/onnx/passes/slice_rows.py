@@ -47,6 +47,8 @@ class _Rows:
 def slice_rows(program: Program, cores: int = 1) -> Program:
     """Cut runs of instructions by rows, where their operands are larger than `cores` caches."""
     cuts = [_rows(instruction) for instruction in program.instructions]
+    if all(rows is None or rows.nbytes <= CACHE * cores for rows in cuts):
+        return program
     largest = max((rows.nbytes for rows in cuts if rows), default=0)
     products = [i.dims[i.operator.rows] for i in program.instructions if _is_product(i)]
     maximum = max((n for n in products if isinstance(n, int)), default=0)

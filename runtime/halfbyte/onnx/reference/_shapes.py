@@ -14,6 +14,7 @@ import numpy as np
 from halfbyte.onnx.files.dtypes import DTYPES
 from halfbyte.onnx.files.model import Node
 from halfbyte.onnx.reference.arrays import Array, axes_of, axis_of, integers
+from halfbyte.onnx.sizes import broadcast_shapes
 
 Shape = tuple[int, ...]
 Shapes = Shape | Array | Sequence[Shape | Array] | None
@@ -60,7 +61,7 @@ def _same(x: Array, *others: Array | None, **attributes: Any) -> Shape:
 
 def _together(*parts: Array | None, **attributes: Any) -> Shape:
     """The shape of all inputs broadcast together."""
-    return np.broadcast_shapes(*(part.shape for part in parts if part is not None))
+    return broadcast_shapes(*(part.shape for part in parts if part is not None))
 
 
 def after_product(a: Shape, b: Shape) -> Shape:
@@ -69,7 +70,7 @@ def after_product(a: Shape, b: Shape) -> Shape:
         raise ValueError(f"a product of {list(a)} and {list(b)}")
     rows = a[-2:-1]
     columns = b[-1:] if len(b) > 1 else ()
-    return (*np.broadcast_shapes(a[:-2], b[:-2]), *rows, *columns)
+    return (*broadcast_shapes(a[:-2], b[:-2]), *rows, *columns)
 
 
 def _product(a: Array, b: Array, *others: Array | None, **attributes: Any) -> Shape:

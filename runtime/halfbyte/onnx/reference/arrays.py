@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from halfbyte.errors import MemoryBudgetError
 from halfbyte.onnx.files import dtypes
+from halfbyte.onnx.sizes import is_named
 from halfbyte.room import available_bytes
 
 Array = npt.NDArray[Any]
@@ -43,7 +44,7 @@ def check_shape(shape: Iterable[int], itemsize: int = 1) -> tuple[int, ...]:
     ValueError
         A size is negative, or there are too many axes.
     """
-    sizes = tuple(map(int, shape))
+    sizes: tuple[Any, ...] = tuple(size if is_named(size) else int(size) for size in shape)
     if len(sizes) > MAX_RANK:
         raise ValueError(f"a result of {len(sizes)} axes")
     if any(size < 0 for size in sizes):

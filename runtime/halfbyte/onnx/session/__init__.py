@@ -37,12 +37,12 @@ from halfbyte.onnx.session.options import (
     RunOptions,
     SessionOptions,
 )
-from halfbyte.onnx.session.session import InferenceSession
+from halfbyte.onnx.session.session import InferenceSession, SessionMemory
 from halfbyte.onnx.session.values import OrtValue
 
 __all__ = [
     "EPFail", "EngineError", "ExecutionMode", "ExecutionOrder", "Fail", "GraphOptimizationLevel",
     "IOBinding", "InferenceSession", "InvalidArgument", "InvalidGraph", "InvalidProtobuf",
     "ModelLoaded", "ModelMetadata", "NoModel", "NoSuchFile", "NodeArg", "NotImplemented",
-    "OrtValue", "RunOptions", "RuntimeException", "SessionOptions",
+    "OrtValue", "RunOptions", "RuntimeException", "SessionMemory", "SessionOptions",
 ]  # fmt: skip

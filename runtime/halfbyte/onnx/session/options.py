@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from halfbyte.formats.mapped import Buffer
+from halfbyte.onnx.program_cache import LIMIT
 from halfbyte.onnx.session import errors
 from halfbyte.onnx.session.errors import RuntimeProblem, TypeProblem
 from halfbyte.onnx.session.values import OrtValue
@@ -81,6 +82,9 @@ class SessionOptions(_Checked):
         rounding. In both cases, float32 products do not depend on the other rows, and their last
         bits depend on whether the processor fuses multiplication and addition. Nodes without a
         kernel run in NumPy, whose sums may depend on both.
+    program_cache_bytes : int
+        An option of halfbyte: the memory of programs that is kept for later runs with the same
+        shapes, 512 MiB by default. The programs of a run may take more until the next one.
     optimized_model_filepath : str
         Refused: programs are not ONNX.
     backend : str
@@ -108,6 +112,7 @@ class SessionOptions(_Checked):
     use_per_session_threads: bool = True
     optimized_model_filepath: str = ""
     backend: str = "native"
+    program_cache_bytes: int = LIMIT
     int8_attention: bool | None = None
     _config: dict[str, str] = field(default_factory=dict, init=False, repr=False)
     _initializers: dict[str, OrtValue] = field(default_factory=dict, init=False, repr=False)

@@ -10,7 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from halfbyte.core.backends import Executable, open_program, prefers_widened
 from halfbyte.core.backends.cores import usable_threads
@@ -20,7 +20,6 @@ from halfbyte.core.interrupt import interruptible
 from halfbyte.core.profiling import Profile
 from halfbyte.core.program import Program
 from halfbyte.core.turns import Turns
-from halfbyte.download.threads import remember
 from halfbyte.errors import HalfbyteError
 from halfbyte.onnx.files.initializers import Initializers
 from halfbyte.onnx.prepare import prepare
@@ -42,9 +41,33 @@ from halfbyte.onnx.session.opening import Source, open_model
 from halfbyte.onnx.session.options import GraphOptimizationLevel, RunOptions, SessionOptions
 from halfbyte.onnx.session.placing import backend_of, memory_apart
 from halfbyte.onnx.session.providers import check_providers
-from halfbyte.onnx.session.trace import Trace
 from halfbyte.onnx.session.values import OrtValue
 from halfbyte.onnx.stages import Opener
+
+if TYPE_CHECKING:
+    from halfbyte.onnx.session.trace import Trace
+
+
+class SessionMemory(NamedTuple):
+    """What a session holds, in bytes.
+
+    Attributes
+    ----------
+    weights : int
+        Weights as kernels read them, mapped from the file or packed.
+    programs : int
+        The memory of captured programs: inputs, outputs and intermediate results.
+    program_count : int
+        The number of programs.
+    program_limit : int
+        What programs may keep between runs: `SessionOptions.program_cache_bytes`.
+    """
+
+    weights: int
+    programs: int
+    program_count: int
+    program_limit: int
+
 
 MAX_RUNNERS = 4  # sets of replaced initializers; each has packed weights of its own
 
@@ -77,7 +100,11 @@ class InferenceSession(Described):
     ) -> None:
         options = _checked_options(sess_options)
         check_providers(providers, provider_options)
-        self._trace = Trace() if options.enable_profiling else None
+        self._trace: Trace | None = None
+        if options.enable_profiling:
+            from halfbyte.onnx.session.trace import Trace  # needs modules that take 20 ms
+
+            self._trace = Trace()
         start = time.perf_counter()
         check = functools.partial(_check_loading, sess_options)
         check()
@@ -230,6 +257,7 @@ class InferenceSession(Described):
                 self._opener(),
                 use_kernels=self._optimize, cores=self._threads,
                 wide_products=self._may_widen(),
+                max_bytes=self._options.program_cache_bytes,
                 memory=self._memory(),
                 int8_attention=attention_products(self._model, self._options.int8_attention),
             )  # fmt: skip
@@ -261,6 +289,13 @@ class InferenceSession(Described):
         """The programs captured so far: one or several for each set of input shapes."""
         with self._turns.whole():
             return [program for runner in self._runners.values() for program in runner.programs()]
+
+    def memory(self) -> SessionMemory:
+        """What the session holds; sets of replaced initializers have weights of their own."""
+        with self._turns.whole():
+            parts = [runner.memory() for runner in self._runners.values()]
+        weights, programs, count = (sum(part) for part in zip(*parts, strict=True))
+        return SessionMemory(weights, programs, count, self._options.program_cache_bytes)
 
     @property
     def profile(self) -> Profile | None:
@@ -300,7 +335,11 @@ class InferenceSession(Described):
 
 def _opened(program: Program, backend: str, threads: int) -> Executable:
     executable = open_program(program, backend, threads)
-    remember(executable)
+    if getattr(executable, "tuner", None) is not None:
+        # imported here, since downloads need modules that take long to import
+        from halfbyte.download.threads import remember
+
+        remember(executable)
     return executable
 
 

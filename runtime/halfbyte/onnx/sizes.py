@@ -1,0 +1,516 @@
+"""Sizes that may differ between calls, while a program is captured for one set of them.
+
+A `NamedSize` takes the place of an int in shapes: it has the value of the present call, and the
+formula by which it follows from the sizes of inputs. What a capture decides by comparing such
+numbers becomes a condition, so that the program serves all calls whose sizes fulfil the conditions
+(as symbolic shapes do in Ansel et al. 2024, PyTorch 2). Whatever needs the number itself, such as
+NumPy, raises `FixedSizeError`: then the capture is repeated with that size as it is.
+
+Formulas are polynomials with whole coefficients in the sizes of inputs and in quotients and
+remainders of such polynomials. Bounds of all sizes decide most comparisons without a condition.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import math
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NoReturn, TypeGuard
+
+import numpy as np
+
+from halfbyte.core.buffer import Buffer, ComputedSize
+
+Terms = dict[tuple[str, ...], int]  # factors of a term -> its coefficient; () is the constant
+Bounds = tuple[int, int]
+
+SMALLEST = 2  # a size of 1 broadcasts, so programs for it differ
+LARGEST = 2**31 - 1  # kernels take 32 bits
+
+
+class FixedSizeError(Exception):
+    """The capture needs the number itself of sizes that follow from these variables."""
+
+    def __init__(self, variables: Iterable[str]) -> None:
+        super().__init__("sizes that differ between calls are needed as numbers")
+        self.variables = frozenset(variables)
+
+
+class Later:
+    """A constant that is computed for the sizes of each run."""
+
+    def now(self) -> np.ndarray[Any, Any]:
+        """The array for the sizes of the present run, or of the captured call."""
+        raise NotImplementedError
+
+
+class Sizes:
+    """The sizes of one capture, and the conditions under which its program is right.
+
+    Parameters
+    ----------
+    values : mapping of str to int
+        The variables, which are Python identifiers, with their values in the present call.
+    largest : mapping of str to int
+        The most that each may be.
+    places : mapping of str to sequence of (str, int)
+        The inputs and axes whose size each is.
+
+    Attributes
+    ----------
+    values : dict of str to int
+        During a capture, those of its call; afterwards those of the present run.
+    recording : bool
+        Whether comparisons become conditions: during the capture.
+    constants : dict of Buffer to Later
+        The constants of the program whose numbers depend on sizes.
+    """
+
+    def __init__(
+        self,
+        values: Mapping[str, int],
+        largest: Mapping[str, int],
+        places: Mapping[str, Sequence[tuple[str, int]]],
+    ) -> None:
+        self.values, self.places = dict(values), dict(places)
+        self.recording = True
+        self.constants: dict[Buffer, Later] = {}
+        self._bounds: dict[str, Bounds] = {v: (SMALLEST, largest[v]) for v in values}
+        self._needs: dict[str, set[str]] = {v: {v} for v in values}  # variables in each factor
+        self._equal: dict[str, Terms] = {}  # a variable -> what a condition says that it is
+        self._quotients: dict[str, tuple[Terms, Terms, str]] = {}  # factors that are no variables
+        self._conditions: dict[str, tuple[Terms, str, bool]] = {}  # by their text
+
+    def variable(self, name: str) -> Any:
+        """The size of this name."""
+        return NamedSize(self, {(name,): 1}, self.values[name])
+
+    def made(self, terms: Terms, value: int) -> Any:
+        """A size with this formula; an int if it is one."""
+        terms = {factors: number for factors, number in terms.items() if number}
+        return value if not terms or set(terms) == {()} else NamedSize(self, terms, value)
+
+    def quotient(self, x: Terms, y: Terms, value: int, sign: str) -> Any:
+        """``x // y`` or ``x % y``, of which no formula of polynomials is known."""
+        left, right = self.bounds(x), self.bounds(y)
+        if right[0] < 1:
+            raise FixedSizeError(self.variables(x) | self.variables(y))
+        code = f"(({written(x)}){sign}({written(y)}))"
+        corners = [a // b for a in left for b in right]
+        self._bounds[code] = (min(corners), max(corners)) if sign == "//" else (0, right[1] - 1)
+        self._needs[code] = self.variables(x) | self.variables(y)
+        self._quotients[code] = x, y, sign
+        return self.made({(code,): 1}, value)
+
+    def variables(self, terms: Terms) -> set[str]:
+        """The variables that a formula depends on."""
+        return {name for factors in terms for factor in factors for name in self._needs[factor]}
+
+    def bounds(self, terms: Terms) -> Bounds:
+        """Least and greatest value that a formula may have."""
+        low = high = 0
+        for factors, number in terms.items():
+            ends = [number]
+            for factor in factors:
+                ends = [a * b for a in ends for b in self._bounds[factor]]
+                ends = [min(ends), max(ends)]
+            low, high = low + min(ends), high + max(ends)
+        return low, high
+
+    def decide(self, terms: Terms, sign: str, met: bool) -> bool:
+        """Whether ``terms sign 0`` holds; a condition, unless it always or never does."""
+        terms = self._reduced(self.simplest(terms))
+        low, high = self.bounds(terms)
+        always = {"==": low == high == 0, "<": high < 0, "<=": high <= 0}[sign]
+        never = {"==": low > 0 or high < 0, "<": low >= 0, "<=": low > 0}[sign]
+        if always or never:
+            return always
+        self._conditions[f"{written(terms)} {sign} 0"] = terms, sign, met
+        if met and sign == "==":
+            self._solve(terms)
+        return met
+
+    def _reduced(self, terms: Terms) -> Terms:
+        """A formula with the same sign, without factors that all terms have."""
+        common = collections.Counter(next(iter(terms), ()))
+        for factors in terms:
+            common &= collections.Counter(factors)
+        for factor in [*common]:
+            if self._bounds[factor][0] < 1:
+                del common[factor]
+        number = math.gcd(*terms.values()) or 1
+        return {
+            tuple(sorted((collections.Counter(factors) - common).elements())): own // number
+            for factors, own in terms.items()
+        }
+
+    def _solve(self, terms: Terms) -> None:
+        """Remember what an equation says about one of its variables."""
+        for factors, number in terms.items():
+            name = factors[0] if len(factors) == 1 else ""
+            elsewhere = {f for other in terms for f in other if other != factors}
+            free = name in self.values and name not in self._equal and abs(number) == 1
+            if free and not any(name in self._needs[factor] for factor in elsewhere):
+                self._equal[name] = {f: -n * number for f, n in terms.items() if f != factors}
+                return
+
+    def simplest(self, terms: Terms) -> Terms:
+        """The formula with all equations applied, so that equal sizes have equal formulas."""
+        for _ in range(len(self._equal)):
+            if not any(name in factors for name in self._equal for factors in terms):
+                break
+            for name, rest in self._equal.items():
+                terms = _substituted(terms, name, rest)
+        return terms
+
+    def computed(self, size: NamedSize) -> ComputedSize:
+        """A named size of a program, with the same formula.
+
+        Raises
+        ------
+        FixedSizeError
+            It may be negative, or more than kernels take.
+        """
+        terms = self.simplest(size.terms)
+        low, high = self.bounds(terms)
+        if size.value < 0 or max(-low, high) > LARGEST:
+            raise FixedSizeError(self.variables(terms))
+        return ComputedSize(written(terms), high, functools.partial(self.value, terms))
+
+    def fits(self, values: Mapping[str, int]) -> bool:
+        """Whether the program is right for these values."""
+        return all(
+            SMALLEST <= value <= self._bounds[name][1] for name, value in values.items()
+        ) and all(
+            _HOLDS[sign](self.value(terms, values), 0) == met
+            for terms, sign, met in self._conditions.values()
+        )
+
+    def value(self, terms: Terms, values: Mapping[str, int]) -> int:
+        """A formula's value for these values of the variables."""
+        total = 0
+        for factors, number in terms.items():
+            for factor in factors:
+                own = values.get(factor)
+                number *= self._quotient(factor, values) if own is None else own
+            total += number
+        return total
+
+    def _quotient(self, factor: str, values: Mapping[str, int]) -> int:
+        x, y, sign = self._quotients[factor]
+        a, b = self.value(x, values), self.value(y, values)
+        return a // b if sign == "//" else a % b
+
+
+_HOLDS: dict[str, Callable[[int, int], bool]] = {
+    "==": operator.eq, "<": operator.lt, "<=": operator.le,
+}  # fmt: skip
+
+
+class NamedSize:
+    """A whole number that follows from the sizes of inputs; see the module's description.
+
+    It passes for an int in Python, but not in C, so no number leaves it unseen.
+    """
+
+    __slots__ = ("terms", "under", "value")
+    __array_ufunc__ = None  # NumPy's numbers leave arithmetic to this class
+
+    def __init__(self, under: Sizes, terms: Terms, value: int) -> None:
+        self.under, self.terms, self.value = under, terms, value
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return int
+
+    def now(self) -> int:
+        """The number: of the captured call, or afterwards of the present run."""
+        under = self.under
+        return self.value if under.recording else under.value(self.terms, under.values)
+
+    # ---- the number itself -----------------------------------------------------------------------
+
+    def __index__(self) -> int:
+        if self.under.recording:
+            raise FixedSizeError(self.under.variables(self.terms))
+        return self.now()
+
+    __int__ = __trunc__ = __index__
+
+    def __float__(self) -> float:
+        return float(self.__index__())
+
+    def __hash__(self) -> int:
+        return hash(self.__index__())
+
+    def __reduce__(self) -> NoReturn:
+        raise FixedSizeError(self.under.variables(self.terms))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.__index__(), name)
+
+    def __str__(self) -> str:
+        return written(self.terms)
+
+    __repr__ = __str__
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec) if self.under.recording else format(self.now(), spec)
+
+    # ---- arithmetic ------------------------------------------------------------------------------
+
+    def _with(
+        self, other: Any, combine: Callable[[Terms, Terms], Terms], number: Callable[..., int]
+    ) -> Any:
+        theirs = _terms(other)
+        if theirs is None:
+            return NotImplemented
+        value = number(self.now(), _now(other))
+        if not self.under.recording:
+            return value
+        return self.under.made(combine(self.terms, theirs), value)
+
+    def __add__(self, other: Any) -> Any:
+        return self._with(other, _sum, lambda a, b: a + b)
+
+    __radd__ = __add__
+
+    def __mul__(self, other: Any) -> Any:
+        return self._with(other, _product, lambda a, b: a * b)
+
+    __rmul__ = __mul__
+
+    def __sub__(self, other: Any) -> Any:
+        return self._with(other, lambda a, b: _sum(a, _scaled(b, -1)), lambda a, b: a - b)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._with(other, lambda a, b: _sum(b, _scaled(a, -1)), lambda a, b: b - a)
+
+    def __neg__(self) -> Any:
+        return self * -1
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __abs__(self) -> Any:
+        return self if self >= 0 else -self
+
+    def __floordiv__(self, other: Any) -> Any:
+        return _divided(self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return _divided(other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return _remainder(self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return _remainder(other, self)
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __truediv__(self, other: Any) -> float:
+        return float(self) / float(other)
+
+    def __rtruediv__(self, other: Any) -> float:
+        return float(other) / float(self)
+
+    def __pow__(self, power: int) -> Any:
+        return math.prod([self] * power) if type(power) is int and power > 0 else int(self) ** power
+
+    # ---- comparisons -----------------------------------------------------------------------------
+
+    def _compare(self, other: Any, sign: str, holds: Callable[[int, int], bool]) -> Any:
+        theirs = _terms(other)
+        if theirs is None:
+            if not isinstance(other, float):
+                return NotImplemented
+            return holds(0 if math.isinf(other) else self.__index__(), other)  # type: ignore[arg-type]
+        met = holds(self.now(), _now(other))
+        if not self.under.recording:
+            return met
+        return self.under.decide(_sum(self.terms, _scaled(theirs, -1)), sign, met)
+
+    def __eq__(self, other: object) -> Any:
+        return self._compare(other, "==", lambda a, b: a == b)
+
+    def __ne__(self, other: object) -> Any:
+        equal = self.__eq__(other)
+        return equal if equal is NotImplemented else not equal
+
+    def __lt__(self, other: Any) -> Any:
+        return self._compare(other, "<", lambda a, b: a < b)
+
+    def __le__(self, other: Any) -> Any:
+        return self._compare(other, "<=", lambda a, b: a <= b)
+
+    def __gt__(self, other: Any) -> Any:
+        less = self.__le__(other)
+        return less if less is NotImplemented else not less
+
+    def __ge__(self, other: Any) -> Any:
+        less = self.__lt__(other)
+        return less if less is NotImplemented else not less
+
+    def __bool__(self) -> bool:
+        return bool(self != 0)
+
+
+def _by_number(name: str) -> Callable[..., Any]:
+    """An operator of ints that no formula has: it needs the number."""
+    return lambda self, *others: getattr(int(self), name)(*map(int, others))
+
+
+for _name in ("lshift", "rshift", "and", "or", "xor"):
+    for _side in ("", "r"):
+        setattr(NamedSize, f"__{_side}{_name}__", _by_number(f"__{_side}{_name}__"))
+for _name in ("__invert__", "__round__", "__floor__", "__ceil__", "__rpow__"):
+    setattr(NamedSize, _name, _by_number(_name))
+
+
+def is_named(size: Any) -> TypeGuard[NamedSize]:
+    """Whether a number may differ between calls."""
+    return type(size) is NamedSize
+
+
+def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
+    """As NumPy's, also of sizes that may differ between calls.
+
+    Raises
+    ------
+    ValueError
+        They do not fit each other.
+    """
+    if not any(is_named(d) for shape in shapes for d in shape):
+        return np.broadcast_shapes(*map(tuple, shapes))
+    rank = max(map(len, shapes))
+    result: list[int] = []
+    for axis in range(-rank, 0):
+        sizes = [shape[axis] for shape in shapes if -axis <= len(shape)]
+        wide = [d for d in sizes if d != 1]
+        if any(d != wide[0] for d in wide[1:]):
+            raise ValueError(f"shapes {[list(shape) for shape in shapes]} do not broadcast")
+        result.append(wide[0] if wide else 1)
+    return tuple(result)
+
+
+# ---- formulas ------------------------------------------------------------------------------------
+
+
+def written(terms: Terms) -> str:
+    """A formula in Python; equal ones are written in the same way."""
+    parts = []
+    for factors, number in sorted(terms.items()):
+        names = "*".join(factors)
+        parts.append(f"{number}" if not names else names if number == 1 else f"{number}*{names}")
+    return "+".join(parts).replace("+-", "-") or "0"
+
+
+def _terms(value: Any) -> Terms | None:
+    """The formula of a number; None of what is no whole number."""
+    if type(value) is NamedSize:
+        return value.terms
+    if isinstance(value, int):
+        return {(): int(value)} if value else {}
+    if hasattr(value, "__index__") and not hasattr(value, "__len__"):  # NumPy's integers
+        return {(): value.__index__()}
+    return None
+
+
+def _now(value: Any) -> int:
+    return value.now() if type(value) is NamedSize else value.__index__()
+
+
+def _sum(x: Terms, y: Terms) -> Terms:
+    total = dict(x)
+    for factors, number in y.items():
+        total[factors] = total.get(factors, 0) + number
+    return {factors: number for factors, number in total.items() if number}
+
+
+def _scaled(x: Terms, number: int) -> Terms:
+    return {factors: number * own for factors, own in x.items()}
+
+
+def _product(x: Terms, y: Terms) -> Terms:
+    total: Terms = {}
+    for a, first in x.items():
+        for b, second in y.items():
+            factors = tuple(sorted((*a, *b)))
+            total[factors] = total.get(factors, 0) + first * second
+    return {factors: number for factors, number in total.items() if number}
+
+
+def _substituted(terms: Terms, name: str, value: Terms) -> Terms:
+    total: Terms = {}
+    for factors, number in terms.items():
+        part: Terms = {tuple(f for f in factors if f != name): number}
+        for _ in range(factors.count(name)):
+            part = _product(part, value)
+        total = _sum(total, part)
+    return total
+
+
+def _split(x: Terms, y: Terms) -> tuple[Terms, Terms]:
+    """q and r of x = q y + r, with as much in q as terms show."""
+    if len(y) != 1:
+        return ({(): 1}, {}) if x == y else ({}, x)
+    ((divisor, number),) = y.items()
+    quotient: Terms = {}
+    rest: Terms = {}
+    for factors, own in x.items():
+        left = list(factors)
+        for factor in divisor:
+            if factor not in left:
+                break
+            left.remove(factor)
+        else:
+            if own % number == 0:
+                quotient[tuple(left)] = own // number
+                continue
+        rest[factors] = own
+    return quotient, rest
+
+
+def _parts(x: Any, y: Any) -> tuple[Sizes, Terms, Terms, Terms, Terms] | None:
+    under = x.under if type(x) is NamedSize else y.under
+    a, b = _terms(x), _terms(y)
+    if a is None or b is None:
+        return None
+    if under.recording and not y > 0:
+        raise FixedSizeError(under.variables(b) | under.variables(a))
+    return under, a, b, *_split(a, b)
+
+
+def _divided(x: Any, y: Any) -> Any:
+    if (parts := _parts(x, y)) is None:
+        return NotImplemented
+    under, _, b, quotient, rest = parts
+    value = _now(x) // _now(y)
+    if not under.recording:
+        return value
+    if not rest:
+        return under.made(quotient, value)
+    low, high = under.bounds(rest)
+    if low >= 0 and high < under.bounds(b)[0]:
+        return under.made(quotient, value)
+    left = under.value(rest, under.values) // _now(y)
+    return under.made(quotient, value - left) + under.quotient(rest, b, left, "//")
+
+
+def _remainder(x: Any, y: Any) -> Any:
+    if (parts := _parts(x, y)) is None:
+        return NotImplemented
+    under, _, b, _, rest = parts
+    value = _now(x) % _now(y)
+    if not under.recording:
+        return value
+    low, high = under.bounds(rest)
+    if low >= 0 and high < under.bounds(b)[0]:
+        return under.made(rest, value)
+    return under.quotient(rest, b, value, "%")
