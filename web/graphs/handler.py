@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 from halfbyte.errors import HalfbyteError, TaskError
 from halfbyte.onnx.session import SessionOptions
-from halfbyte.onnx.session.placing import SessionPlace
+from halfbyte.onnx.session.fetching import SessionPlace
 from halfbyte.text.encoder import TextEncoder
 from halfbyte.text.encoder_loading import Options, load_encoder_url
 from halfbyte.web.engine import PROGRESS_SECONDS, plain

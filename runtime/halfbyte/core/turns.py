@@ -9,7 +9,6 @@ which it cannot continue while it waits.
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections import deque
@@ -171,6 +170,8 @@ class Turn:
 
     async def ready(self) -> None:
         """Wait until the next step may begin, while the event loop runs."""
+        import asyncio  # takes 20 ms, which programs without an event loop do not need
+
         turns, self.task = self._turns, id(asyncio.current_task())
         if turns._holder is self or turns._inside:
             return

@@ -6,7 +6,6 @@ each visit measures anew.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 from collections.abc import Mapping
@@ -31,6 +30,8 @@ def remember(executable: Any) -> None:
     """
     tuner = getattr(executable, "tuner", None)
     if tuner is not None:
+        import asyncio  # only where there is an event loop: it takes 20 ms
+
         asyncio.ensure_future(_connect(tuner, key_of(executable)))  # noqa: RUF006 - it only adds
 
 
@@ -56,6 +57,8 @@ async def forget() -> None:
 
 
 async def _connect(tuner: Tuner, key: str) -> None:
+    import asyncio
+
     answers = (await _read()).get(key)
     if isinstance(answers, dict):
         tuner.adopt(answers)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +15,9 @@ from halfbyte.errors import FormatError
 from halfbyte.formats.derived import DerivedTensor
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.weights import U8, Layout, Tensor
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 _POSITIONED = hasattr(os, "preadv")  # reads at an offset into given memory
 
@@ -50,6 +52,8 @@ class Reader:
     def __init__(self, file: ModelFile, pack: Callable[[Rows, U8], None] = pack_rows) -> None:
         self._file, self._pack = file, pack
         self._descriptors: dict[Path, int] = {}
+        from concurrent.futures import ThreadPoolExecutor  # takes 10 ms, which only streams need
+
         self._thread = ThreadPoolExecutor(1, "halfbyte-reader")
         self._pending: Future[None] | None = None
         if file.on_storage and _POSITIONED:
@@ -66,6 +70,8 @@ class Reader:
         """Wait for the lot that was begun; errors of reading are raised here."""
         pending = self._pending
         if pending is not None:
+            from concurrent.futures import wait
+
             wait([pending])  # if Ctrl-C interrupts this, `begin` waits for the lot
             self._pending = None
             pending.result()

@@ -6,7 +6,6 @@ Small cores and second threads of a core share memory, arithmetic units and heat
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import warnings
 from collections.abc import Iterable
@@ -93,6 +92,8 @@ def _core(cpu: int, system: Path) -> str:
 
 
 def _darwin_cores() -> int:
+    import subprocess  # which takes milliseconds to import
+
     command = ["/usr/sbin/sysctl", "-n", "hw.perflevel0.physicalcpu"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     return int(done.stdout) if done.stdout.strip().isdigit() else 0

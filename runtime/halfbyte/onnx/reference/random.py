@@ -12,19 +12,20 @@ from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference._numbers import Array, fitting, float_of, rounded, scalar, widened
 from halfbyte.onnx.reference.registry import define
 
-_unseeded = np.random.default_rng()  # of nodes without a seed
+_unseeded: list[np.random.Generator] = []  # of nodes without a seed, once one has run
 
 
 def set_seed(seed: int) -> None:
     """Seed the numbers that nodes without a seed draw from now on."""
-    global _unseeded
-    _unseeded = np.random.default_rng(seed)
+    _unseeded[:] = [np.random.default_rng(seed)]
 
 
 def _generator(seed: float | None) -> np.random.Generator:
     """A generator from the bits of ONNX's float seed; without a seed, the process's own."""
     if seed is None:
-        return _unseeded
+        if not _unseeded:
+            _unseeded.append(np.random.default_rng())
+        return _unseeded[0]
     return np.random.default_rng(int(np.float32(seed).view(np.uint32)))
 
 

@@ -6,10 +6,11 @@ import warnings
 from collections.abc import Callable
 
 from halfbyte import download
-from halfbyte.download import Progress, Source
+from halfbyte.download import Place, Progress, Source
+from halfbyte.download.transfer import U8
 from halfbyte.onnx.session.errors import InvalidProtobuf
 from halfbyte.onnx.session.options import SessionOptions
-from halfbyte.onnx.session.placing import SessionPlace
+from halfbyte.onnx.session.placing import memory_apart
 from halfbyte.onnx.session.session import InferenceSession
 
 
@@ -59,3 +60,24 @@ async def open_session(
     if file.note:
         warnings.warn(file.note, stacklevel=2)
     return session
+
+
+class SessionPlace(Place):
+    """The memory of a session with these options for its file."""
+
+    def __init__(self, options: SessionOptions) -> None:
+        self._memory = memory_apart(options)
+
+    def check(self, size: int) -> None:
+        """Refuse a size for which neither memory has room."""
+        if self._memory is None or size > self._memory.room:
+            super().check(size)
+
+    def allocate(self, size: int, start: U8) -> U8:
+        """Bytes in that memory, or in NumPy's if it has too few."""
+        if self._memory is not None:
+            try:
+                return self._memory.unset(size)  # type: ignore[no-any-return]
+            except MemoryError:
+                pass
+        return super().allocate(size, start)

@@ -10,8 +10,6 @@ from typing import Any
 from halfbyte.core.backends import available
 from halfbyte.core.backends.cores import usable_threads
 from halfbyte.core.backends.libraries import library_for
-from halfbyte.download import Place
-from halfbyte.download.transfer import U8
 from halfbyte.onnx.session.options import SessionOptions
 
 
@@ -27,24 +25,3 @@ def memory_apart(options: SessionOptions) -> Any:
         return None
     memory = library_for(usable_threads(max(options.intra_op_num_threads, 0))).memory
     return memory if memory.apart else None
-
-
-class SessionPlace(Place):
-    """The memory of a session with these options for its file."""
-
-    def __init__(self, options: SessionOptions) -> None:
-        self._memory = memory_apart(options)
-
-    def check(self, size: int) -> None:
-        """Refuse a size for which neither memory has room."""
-        if self._memory is None or size > self._memory.room:
-            super().check(size)
-
-    def allocate(self, size: int, start: U8) -> U8:
-        """Bytes in that memory, or in NumPy's if it has too few."""
-        if self._memory is not None:
-            try:
-                return self._memory.unset(size)  # type: ignore[no-any-return]
-            except MemoryError:
-                pass
-        return super().allocate(size, start)
