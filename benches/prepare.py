@@ -44,7 +44,11 @@ OPTIONAL = {  # the first is the peer's package
     "openvino": ["openvino==2026.4.1"],
     "pytorch": ["torch==2.13.0", "numpy", "onnx==1.23.2"],
     "litert": ["ai-edge-litert==2.3.0", "litert-torch==0.10.0", "torch==2.13.0", "onnx==1.23.2"],
-}
+    "exports": [
+        "torch==2.15.0", "torchvision==0.29.2", "timm==1.0.31", "transformers==5.24.0",
+        "onnx==1.23.2", "onnxscript==0.7.2",
+    ],
+}  # fmt: skip
 VERSIONS = {
     "llama.cpp": LLAMA_CPP.replace("==", " "),
     **{engine: f"wllama {version}" for engine, version in WLLAMA.items()},
