@@ -33,9 +33,9 @@ def fuse_attention(r: Rewriter) -> None:
     The result of a query that sees no key is zeros, where the spelled-out graph has NaN.
     """
     for node in r.nodes("MatMul"):
-        weights = r.producer(node.inputs[0], "Softmax")
+        weights = _weights(r, node.inputs[0])
         axis = None if weights is None else _axis_of_keys(r, weights)
-        if weights is None or axis is None or not r.used_once(weights.outputs[0]):
+        if weights is None or axis is None:
             continue
         scores = _scores(r, weights.inputs[0])
         if scores is None or any(
@@ -53,6 +53,21 @@ def fuse_attention(r: Rewriter) -> None:
             **axis,
         )  # fmt: skip
         r.replace(node, *nodes, *more, new)
+
+
+def _weights(r: Rewriter, name: str) -> Node | None:
+    """The softmax that a value is, perhaps with zeros in the place of NaN, as PyTorch has it."""
+    if not r.used_once(name):
+        return None
+    where = r.producer(name, "Where")
+    if where is None:
+        return r.producer(name, "Softmax")
+    test, zero, inner = where.inputs
+    missing, softmax = r.producer(test, "IsNaN"), r.producer(inner, "Softmax")
+    if missing is None or softmax is None or missing.inputs[0] != inner or r.is_output(inner):
+        return None
+    alone = r.used_once(test) and len(r.consumers(inner)) == 2
+    return softmax if alone and r.number(zero) == 0 else None
 
 
 def _axis_of_keys(r: Rewriter, softmax: Node) -> dict[str, int] | None:
@@ -200,6 +215,8 @@ def _untransposed(r: Rewriter, name: str) -> tuple[str, list[Node]] | None:
 
 def _swapped(r: Rewriter, name: str) -> tuple[str, list[Node]] | None:
     """A transposed value with its last two axes swapped."""
+    if (merged := _merged(r, name)) is not None:
+        return merged
     node = r.producer(name, "Transpose")
     perm = None if node is None else list(node.attributes.get("perm", ()))
     if node is None or perm is None or sorted(perm) != [0, 1, 2, 3]:
@@ -209,6 +226,29 @@ def _swapped(r: Rewriter, name: str) -> tuple[str, list[Node]] | None:
         return node.inputs[0], []
     new = r.fresh(name)
     return new, [make_node("Transpose", [node.inputs[0]], [new], perm=perm)]
+
+
+def _merged(r: Rewriter, name: str) -> tuple[str, list[Node]] | None:
+    """The same for [b h, t, d] that is transposed and then seen as [b, h, d, t]."""
+    outer = r.producer(name, "Reshape")
+    turn = None if outer is None else r.producer(outer.inputs[0], "Transpose")
+    inner = None if turn is None else r.producer(turn.inputs[0], "Reshape")
+    if outer is None or turn is None or inner is None:
+        return None
+    one, two = (r.constant("".join(node.inputs[1:2])) for node in (inner, outer))
+    if list(turn.attributes.get("perm", ())) != [0, 2, 1] or one is None or two is None:
+        return None
+    if one.ndim != 1 or two.ndim != 1:
+        return None
+    before, after = one.tolist(), two.tolist()
+    if len(before) != 3 or len(after) != 4 or before[1:] != after[:1:-1] or 0 in after:
+        return None
+    if min(before[1:]) < 1:
+        return None
+    wanted = np.array([*after[:2], *before[1:]], np.int64)
+    new = r.fresh(name)
+    node = make_node("Reshape", [turn.inputs[0], r.add_constant(wanted)], [new])
+    return new, [node]
 
 
 def _is_number(r: Rewriter, name: str) -> bool:
