@@ -266,6 +266,11 @@ def norms() -> Iterator[Case]:
     skips["known"] = [2, 3]
     yield microsoft("SkipSimplifiedLayerNormalization", x, N.f(2, 3, 4), N.f(4), N.f(4), **skips)
     image, known = N.f(2, 3, 4, 2), [1, 2, 3, 4]
+    yield case("InstanceNormalization", image, N.f(3), N.f(3), known=[1, 2], epsilon=1e-3)
+    yield case("InstanceNormalization", N.f(2, 4, 9), N.f(4), N.f(4), label="line")
+    wide = N.f(2, 6, 4, 2)
+    yield case("GroupNormalization", wide, N.f(6), N.f(6), known=[1, 2], opset=21, num_groups=3)
+    yield case("GroupNormalization", wide, N.f(2), N.f(2), known=[1, 2], opset=18, num_groups=2)
     vectors = N.f(3), N.f(3), N.f(3), N.positive(3)
     yield case("BatchNormalization", image, *vectors, known=known, opset=9, epsilon=1e-3)
     yield case("BatchNormalization", image, *vectors, known=known, opset=15, epsilon=1e-3)
@@ -280,7 +285,17 @@ def windows() -> Iterator[Case]:
     yield case("Conv", image, N.f(6, 2, 3, 2), N.f(6), known=known, group=2, label="groups")
     yield case("Conv", image, N.f(4, 1, 3, 2), N.f(4), known=known, group=4, label="depthwise")
     yield case("Conv", line, N.f(5, 4, 3), N.f(5), known=known, pads=[1, 2], label="line")
-    yield case("Conv", N.f(1, 2, 3, 4, 3), N.f(3, 2, 2, 2, 2), N.f(3), known=known, label="volume")
+    volume = N.f(2, 4, 3, 5, 4)
+    yield case("Conv", volume, N.f(3, 4, 2, 2, 3), N.f(3), known=known, label="volume",
+               pads=[1, 0, 1, 0, 1, 1], strides=[2, 1, 2], dilations=[1, 2, 1])  # fmt: skip
+    yield case("Conv", volume, N.f(6, 4, 1, 3, 2), N.f(6), known=known, label="planes")
+    yield case("Conv", volume, N.f(6, 4, 2, 1, 1), N.f(6), known=known, label="lines")
+    yield case("Conv", volume[:1], N.f(4, 1, 2, 2, 2), N.f(4), known=known, group=4,
+               label="volume-groups")  # fmt: skip
+    yield microsoft(
+        "FusedConv", volume, N.f(6, 4, 2, 3, 3), N.f(6), N.f(2, 6, 2, 3, 2), known=known,
+        activation="Relu", label="volume",
+    )  # fmt: skip
     yield microsoft(
         "FusedConv", image, N.f(6, 4, 3, 2), N.f(6), N.f(2, 6, 3, 4), known=known,
         activation="Relu", **window,
@@ -292,10 +307,52 @@ def windows() -> Iterator[Case]:
     pool = {"pads": [1, 0, 1, 1], "strides": [2, 1], "kernel_shape": [3, 2]}
     yield case("MaxPool", image, opset=12, ceil_mode=1, **pool)
     yield case("MaxPool", line, opset=12, kernel_shape=[3], label="line")
+    yield case("MaxPool", volume, opset=12, kernel_shape=[2, 3, 2], strides=[1, 2, 1],
+               pads=[1, 0, 1, 0, 1, 0], label="volume")  # fmt: skip
     yield case("AveragePool", image, opset=19, count_include_pad=1, **pool)
     yield case("AveragePool", image, opset=19, ceil_mode=1, **pool, label="ceil")
     yield case("GlobalAveragePool", image)
     yield case("GlobalMaxPool", image)
+
+
+def transposed_windows() -> Iterator[Case]:
+    image, line, known = N.f(2, 4, 3, 5), N.f(1, 4, 6), [1, 2]
+    turned = {"known": known, "label": "2x2"}
+    yield case("ConvTranspose", image, N.f(4, 3, 2, 2), N.f(3), strides=[2, 2], **turned)
+    yield case("ConvTranspose", image, N.f(4, 3, 4, 3), N.f(3), strides=[2, 3], pads=[1, 0, 1, 2],
+               output_padding=[1, 0], known=known, label="cropped")  # fmt: skip
+    yield case("ConvTranspose", image, N.f(4, 2, 3, 3), N.f(4), group=2, dilations=[2, 1],
+               pads=[1, 1, 1, 1], known=known, label="groups")  # fmt: skip
+    yield case("ConvTranspose", image, N.f(4, 1, 3, 3), N.f(4), group=4, strides=[2, 2],
+               auto_pad="SAME_UPPER", known=known, label="depthwise")  # fmt: skip
+    yield case("ConvTranspose", line, N.f(4, 2, 7), strides=[3], pads=[2, 1], known=[1],
+               label="line")  # fmt: skip
+    yield case("ConvTranspose", line, N.f(4, 2, 4), N.f(4), strides=[2], group=2, known=known,
+               output_shape=[13], label="line-groups")  # fmt: skip
+
+
+def resizes() -> Iterator[Case]:
+    image, line, none = N.f(2, 3, 4, 5), N.f(1, 3, 6), np.zeros(0, np.float32)
+
+    def scales(*values: float) -> Array:
+        return np.array(values, np.float32)
+
+    double = scales(1, 1, 2, 1.5)
+    for mode in ("nearest", "linear", "cubic"):
+        yield case("Resize", image, none, double, known=[1, 2], mode=mode, label=mode,
+                   coordinate_transformation_mode="asymmetric", opset=13)  # fmt: skip
+    yield case("Resize", image, none, none, i64(2, 3, 7, 3), known=[1, 2, 3], mode="linear",
+               coordinate_transformation_mode="align_corners", opset=13, label="sizes")  # fmt: skip
+    yield case("Resize", image, none, none, i64(2, 3), known=[1, 2, 3], mode="cubic", antialias=1,
+               axes=[2, 3], opset=18, label="antialias")  # fmt: skip
+    yield case("Resize", line, none, scales(1, 1, 2), known=[1, 2], mode="linear", opset=13,
+               label="line")  # fmt: skip
+    yield case("Resize", N.f(1, 2, 2, 3, 4), none, scales(1, 1, 2, 2, 3), known=[1, 2],
+               mode="linear", opset=13, label="volume")  # fmt: skip
+    yield case("Resize", N.u8(1, 3, 4, 4), none, scales(1, 1, 2, 2), known=[1, 2], opset=13,
+               label="bytes")  # fmt: skip
+    yield case("Resize", image, double, known=[1], mode="linear", opset=10)
+    yield case("Upsample", image, double, known=[1], mode="nearest", opset=9)
 
 
 def products() -> Iterator[Case]:
@@ -450,6 +507,16 @@ def patterns() -> Iterator[Case]:
     scores = g.do("Add", g.do("Div", scores, g.w(one(2.0))), g.x(N.f(2, 1, 1, 5)))
     g.do("MatMul", g.do("Softmax", scores, axis=-1), v)
     yield g.case()
+    g = _Chain("fused-attention-torch")  # as TorchDynamo exports it
+    q, k, v = (g.x(N.f(2, 2, n, 4)) for n in (3, 5, 5))
+    root = g.w(one(0.7))
+    turned = g.do("Transpose", g.do("Reshape", k, g.w(i64(-1, 5, 4))), perm=[0, 2, 1])
+    turned = g.do("Mul", g.do("Reshape", turned, g.w(i64(2, 2, 4, 5))), root)
+    scores = g.do("Add", g.do("MatMul", g.do("Mul", q, root), turned), g.x(N.f(2, 1, 1, 5)))
+    weights = g.do("Softmax", scores, axis=-1)
+    weights = g.do("Where", g.do("IsNaN", weights), g.w(one(0.0)), weights)
+    g.do("MatMul", weights, v)
+    yield g.case()
     for opset in (11, 17):
         g = _Chain(f"fused-attention-axis-{opset}", opset)
         q, k, v = (g.x(N.f(2, 2, n, 4)) for n in (3, 5, 5))
@@ -483,6 +550,50 @@ def patterns() -> Iterator[Case]:
     y = g.do("MatMulInteger", "q", g.w(N.i8(8, 4)), "zero", g.w(one(0, np.int8)))
     y = g.do("Mul", g.do("Cast", y, to=1), g.do("Mul", "scale", g.w(N.positive(4) / 50)))
     g.do("Add", y, g.w(N.f(4)))
+    yield g.case()
+
+
+def channels_last() -> Iterator[Case]:
+    """What follows a convolution, whose result has its channels last."""
+    shape = (2, 6, 3, 4)
+
+    def pixels(g: _Chain) -> str:
+        return g.do("Conv", g.x(N.f(2, 3, 3, 4)), g.w(N.f(6, 3, 1, 1)))
+
+    for label, operator, numbers, attributes in (
+        ("Softmax", "Softmax", (), {"axis": 1}),
+        ("Softmax-rows", "Softmax", (), {"axis": 2}),
+        ("mean", "ReduceMean", (), {"axes": [2, 3]}),
+        ("sum-channels", "ReduceSum", (i64(1),), {"keepdims": 0}),
+        ("Slice", "Slice", (i64(1, 3), i64(5, -5), i64(1, 3), i64(2, -1)), {}),
+        ("Pad", "Pad", (i64(0, 0, 1, 1, 0, 1, 0, 2),), {"mode": "reflect"}),
+        ("gather", "Gather", (np.array(2),), {"axis": 1}),
+        ("turned", "Transpose", (), {"perm": [0, 2, 3, 1]}),
+        ("merged", "Reshape", (i64(2, 6, 12),), {}),
+        ("split", "Reshape", (i64(2, 2, 3, 12),), {}),
+        ("mixed", "Reshape", (i64(2, 18, 4),), {}),
+        ("flat", "Flatten", (), {"axis": 1}),
+        ("squeezed", "Unsqueeze", (i64(0, 3),), {}),
+    ):
+        g = _Chain(f"last-{label}")
+        y = g.do(operator, pixels(g), *(g.w(v) for v in numbers), **attributes)
+        g.do("Relu", y)
+        yield g.case()
+    g = _Chain("last-Concat")
+    x, y = pixels(g), pixels(g)
+    g.do("Concat", x, g.x(N.f(2, 1, 3, 4)), y, g.w(N.f(2, 2, 3, 4)), axis=1)
+    yield g.case()
+    g = _Chain("last-tokens")  # to rows of channels and back
+    y = g.do("Reshape", pixels(g), g.w(i64(2, 6, -1)))
+    y = g.do("MatMul", g.do("Transpose", y, perm=[0, 2, 1]), g.w(N.f(6, 6)))
+    y = g.do("Reshape", g.do("Transpose", y, perm=[0, 2, 1]), g.w(i64(*shape)))
+    g.do("Conv", y, g.w(N.f(4, 6, 3, 3)), pads=[1, 1, 1, 1])
+    yield g.case()
+    g = _Chain("last-gelu")
+    x = pixels(g)
+    root, one_, half = (g.w(one(v)) for v in (2**0.5, 1.0, 0.5))
+    erf = g.do("Erf", g.do("Div", x, root))
+    g.do("Mul", g.do("Mul", x, g.do("Add", erf, one_)), half)
     yield g.case()
 
 
@@ -529,6 +640,6 @@ def all_cases() -> list[Case]:
     """The cases of all families."""
     families = (
         elementwise, views, parts, pads, recurrent, reductions, norms, windows, products, attention,
-        quantized, patterns,
+        quantized, patterns, transposed_windows, resizes, channels_last,
     )  # fmt: skip
     return [one_case for family in families for one_case in family()]

@@ -21,7 +21,7 @@ from halfbyte.errors import ProgramError
 from halfbyte.onnx.reference.arrays import check_elements, check_shape
 from halfbyte.onnx.shared_weights import SharedWeights
 from halfbyte.onnx.size_arrays import is_sized, vector
-from halfbyte.onnx.values import Array, Value, sizes_of
+from halfbyte.onnx.values import Array, Value, is_channels_last, sizes_of
 from halfbyte.weights import Tensor
 
 Rounding = Callable[[Buffer], tuple[Buffer, ...]]  # a matrix -> its integers and their scales
@@ -77,12 +77,31 @@ class Forms:
     def transposed(self, value: Value, perm: Sequence[int]) -> Value:
         """The value with its dimensions permuted; elements are moved only when it is needed."""
         buffer, order = value.origin()
-        composed = tuple(order[i] for i in perm)
-        shape = tuple(value.shape[i] for i in perm)
-        real = [i for i in composed if buffer.shape[i] != 1]
-        if real == sorted(real):
+        return self.ordered(buffer, [order[i] for i in perm])
+
+    def ordered(self, buffer: Buffer, order: Sequence[int], *, last: bool = False) -> Value:
+        """The value whose dimensions are those of a buffer in this order, in the form that fits.
+
+        One of three dimensions has channels last only if what it came from had (`last`): others
+        are often matrices, which several readers take in the order of their shape.
+        """
+        shape = tuple(sizes_of(buffer)[i] for i in order)
+        if _ascending(buffer, order):
             return self.value(buffer, shape)
-        return Value(value.dtype, shape, permuted=(buffer, composed))
+        moved = (order[0], *order[2:], order[1]) if len(order) > 3 - last else ()
+        if moved and _ascending(buffer, moved):
+            return self.value_channels_last(buffer.view((shape[0], *shape[2:], shape[1])))
+        self._check(shape)
+        return Value(buffer.dtype, shape, permuted=(buffer, tuple(order)))
+
+    def reshaped(self, value: Value, shape: Sequence[int]) -> Value:
+        """The value in another shape of as many elements, which are moved only if they must."""
+        if value.plain is None and value.size:
+            buffer, order = value.origin()
+            view = _split(buffer, order, value.shape, shape)
+            if view is not None:
+                return self.ordered(*view, last=is_channels_last(value))
+        return self.value(self.plain(value).view(tuple(shape)))
 
     def matrix(self, operand: Value | Array, rows: int, columns: int) -> Buffer:
         """A tensor's buffer as a matrix."""
@@ -160,8 +179,7 @@ class Forms:
     def permuted(self, buffer: Buffer, order: Sequence[int]) -> Buffer:
         """The elements of a buffer with its dimensions in another order."""
         shape = tuple(sizes_of(buffer)[i] for i in order)
-        real = [i for i in order if buffer.shape[i] != 1]
-        if real == sorted(real):
+        if _ascending(buffer, order):
             return buffer.view(shape)
         if (moved := self._by_kernel(buffer, order)) is not None:
             return moved
@@ -173,3 +191,56 @@ class Forms:
     def _by_kernel(self, buffer: Buffer, order: Sequence[int]) -> Buffer | None:
         """`permuted` by a kernel; None if there is none."""
         return None
+
+
+def _ascending(buffer: Buffer, order: Sequence[int]) -> bool:
+    """Whether this order of a buffer's dimensions is that of its memory."""
+    real = [i for i in order if buffer.shape[i] != 1]
+    return real == sorted(real)
+
+
+def _split(
+    buffer: Buffer, order: Sequence[int], shape: Sequence[int], wanted: Sequence[int]
+) -> tuple[Buffer, list[int]] | None:
+    """A view of a buffer, and the order of its dimensions that makes a tensor of shape `wanted`.
+
+    The tensor of this `shape` is the buffer in `order`. Dimensions that are merged must follow one
+    another in the buffer.
+    """
+    groups = _groups(shape, wanted)
+    if groups is None:
+        return None
+    real = sorted(i for i in order if buffer.shape[i] != 1)
+    runs: dict[int, list[int]] = {}  # first place in memory -> dimensions of the result
+    for merged, parts in groups:
+        places = [real.index(order[i]) for i in merged]
+        if places != list(range(places[0], places[0] + len(places))):
+            return None
+        runs[places[0]] = parts
+    among = [part for _, parts in sorted(runs.items()) for part in parts]
+    among += [i for i in range(len(wanted)) if i not in among]  # of one element
+    view = buffer.view(tuple(wanted[i] for i in among))
+    return view, [among.index(i) for i in range(len(wanted))]
+
+
+def _groups(
+    shape: Sequence[int], wanted: Sequence[int]
+) -> list[tuple[list[int], list[int]]] | None:
+    """Dimensions of a shape, without those of one element, and those that they become."""
+    before = [i for i, size in enumerate(shape) if size != 1]
+    after = [i for i, size in enumerate(wanted) if size != 1]
+    groups = []
+    while before and after:
+        merged, parts = [before.pop(0)], [after.pop(0)]
+        a, b = shape[merged[0]], wanted[parts[0]]
+        while a != b:
+            if a < b and before:
+                merged.append(before.pop(0))
+                a *= shape[merged[-1]]
+            elif b < a and after:
+                parts.append(after.pop(0))
+                b *= wanted[parts[-1]]
+            else:
+                return None
+        groups.append((merged, parts))
+    return None if before or after else groups

@@ -61,6 +61,11 @@ class Unknown:
 Operand = Value | Array | None  # computed, constant, or left out
 
 
+def is_channels_last(value: Value) -> bool:
+    """Whether a value has only the form with channels last."""
+    return value.channels_last is not None and value.plain is None
+
+
 def ints(array: Array) -> list[int]:
     """The numbers of a constant that holds sizes, axes or the like."""
     if array.dtype.kind not in "iu" or array.ndim > 1:

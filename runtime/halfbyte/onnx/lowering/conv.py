@@ -1,4 +1,4 @@
-"""Rules of convolutions and pools over one and two spatial axes, computed with channels last.
+"""Rules of convolutions and pools over one to three spatial axes, computed with channels last.
 
 A convolution is a product with panels of weights over rows that are gathered in the cache; a
 depthwise one goes along the channels.
@@ -19,6 +19,7 @@ from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.lowering.elementwise import apply, combine
 from halfbyte.onnx.lowering.linear import vector
 from halfbyte.onnx.lowering.registry import MICROSOFT, lower
+from halfbyte.onnx.lowering.volume import volume_conv, volume_pool
 from halfbyte.onnx.reference._windows import counts, make_window
 from halfbyte.onnx.values import Array, Operand, Value, key_of, sizes_of
 
@@ -28,10 +29,14 @@ _FUNCTIONS = {"LeakyRelu": "leaky_relu", "Sigmoid": "sigmoid", "Tanh": "tanh",
 
 
 class Sliding:
-    """A window over the one or two spatial axes of x [n, c, ...], for `ops.conv2d`.
+    """A window over the one to three spatial axes of x [n, c, ...], for `ops.conv2d`.
 
     Attributes
     ----------
+    results : tuple of int
+        Size of the result along each axis.
+    volume : Window, optional
+        The window itself, if it is over three axes; the following two are empty then.
     attributes : dict of str to int
         Size of the result, kernel, strides, dilations, padding at the beginning.
     ends : tuple of int
@@ -44,6 +49,11 @@ class Sliding:
     ) -> None:  # fmt: skip
         window = make_window(x.shape[2:], kernel, strides, dilations, pads, auto_pad)
         self.results = counts(x.shape[2:], window, ceil and auto_pad == "NOTSET")
+        self.volume = window if len(self.results) == 3 else None
+        self.attributes: dict[str, int] = {}
+        self.ends: tuple[int, ...] = ()
+        if self.volume:
+            return
         missing = 2 - len(self.results)
 
         def both(values: Sequence[int], default: int) -> tuple[int, ...]:
@@ -64,7 +74,7 @@ def sliding(
     dilations: Sequence[int] | None, pads: Sequence[int] | None, auto_pad: str, ceil: bool = False,
 ) -> Sliding | None:  # fmt: skip
     """The window of a node; None if the kernels do not support it, or it is invalid."""
-    if len(x.shape) not in (3, 4) or not x.size:
+    if len(x.shape) not in (3, 4, 5) or not x.size:
         return None
     try:
         window = Sliding(x, kernel, strides, dilations, pads, auto_pad, ceil)
@@ -138,25 +148,36 @@ def fused_conv(
     ):
         return None
     low, high, function = _activation(activation, activation_params)
-    bias = vector(c, b, m)
-    depthwise = group == m == x.shape[1]
+    depthwise = group == m == x.shape[1] and not window.volume
     added_later = depthwise and z is not None  # the depthwise kernel has no sum
     limits = {"lo": -_INFINITE, "hi": _INFINITE} if added_later else {"lo": low, "hi": high}
-    if depthwise:
-        weight = floats(c, w, "by tap", lambda: np.ascontiguousarray(w.reshape(m, -1).T))
-        y = ops.conv2d_depthwise(image(c, x), weight, bias, **window.attributes, **limits)
-    else:
-        weight = floats(c, w, f"packed {group}", lambda: ops.pack_kernels(w, group))
-        operands = [image(c, x), weight, bias]
-        operands += [image(c, z)] if isinstance(z, Value) else []
-        y = ops.conv2d(*operands, groups=group, **window.attributes, **limits)
-    value: Value | None = result(c, y, len(x.shape))
+    value = _convolved(c, x, w, vector(c, b, m), z, window, group, limits, depthwise=depthwise)
     if added_later and value is not None and isinstance(z, Value):
         value = combine(c, "add", value, z)
         value = apply(c, value, "clip", low, high) if value and (low, high) != _NONE else value
     if function and value is not None:
         value = apply(c, value, function, *activation_params)
     return value
+
+
+def _convolved(
+    c: Capture, x: Value, w: Array, bias: Buffer, z: Operand, window: Sliding, group: int,
+    limits: dict[str, float], *, depthwise: bool,
+) -> Value | None:  # fmt: skip
+    """The convolution with its sum and limits; depthwise without its sum."""
+    if window.volume:
+        r = c.channels_last(z) if isinstance(z, Value) else None
+        volume = volume_conv(c, c.channels_last(x), w, bias, r, window.volume, group, limits)
+        return None if volume is None else c.value_channels_last(volume)
+    if depthwise:
+        weight = floats(c, w, "by tap", lambda: np.ascontiguousarray(w.reshape(len(w), -1).T))
+        y = ops.conv2d_depthwise(image(c, x), weight, bias, **window.attributes, **limits)
+    else:
+        weight = floats(c, w, f"packed {group}", lambda: ops.pack_kernels(w, group))
+        operands = [image(c, x), weight, bias]
+        operands += [image(c, z)] if isinstance(z, Value) else []
+        y = ops.conv2d(*operands, groups=group, **window.attributes, **limits)
+    return result(c, y, len(x.shape))
 
 
 _NONE = (-_INFINITE, _INFINITE)
@@ -190,6 +211,9 @@ def max_pool(
     window = sliding(x, kernel_shape, strides, dilations, pads, auto_pad, bool(ceil_mode))
     if window is None:
         return None
+    if window.volume:
+        volume = volume_pool(c.channels_last(x), window.volume, window.results)
+        return c.value_channels_last(volume)
     return result(c, ops.max_pool(image(c, x), **window.attributes), len(x.shape))
 
 
@@ -201,7 +225,7 @@ def average_pool(
 ) -> Value | None:  # fmt: skip
     """Average pools of float32."""
     window = sliding(x, kernel_shape, strides, dilations, pads, auto_pad, bool(ceil_mode))
-    if window is None or x.dtype != "f32":
+    if window is None or x.dtype != "f32" or window.volume:
         return None
     bottom, right = window.ends
     y = ops.average_pool(

@@ -15,7 +15,7 @@ from halfbyte.onnx.files.dtypes import DTYPES
 from halfbyte.onnx.lowering.registry import MICROSOFT, lower
 from halfbyte.onnx.lowering.strides import broadcast, planned
 from halfbyte.onnx.sizes import broadcast_shapes
-from halfbyte.onnx.values import Array, Operand, Value, key_of
+from halfbyte.onnx.values import Array, Operand, Value, is_channels_last, key_of
 
 _BYTES = {"bool": "u8", "u8": "u8", "i8": "i8"}
 _PAIRS = {"Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div"}
@@ -104,11 +104,6 @@ def _combined_channels_last(
         return None
     buffer = _pair(c, function, buffers[0], buffers[1], shapes[0], shapes[1], shape)
     return None if buffer is None else c.value_channels_last(buffer.view(shape))
-
-
-def is_channels_last(value: Value) -> bool:
-    """Whether a value has only the form with channels last."""
-    return value.channels_last is not None and value.plain is None
 
 
 def each_element(c: Capture, x: Value, function: Callable[[Buffer], Buffer]) -> Value:

@@ -21,7 +21,16 @@ from halfbyte.onnx.lowering.tables import embedded
 from halfbyte.onnx.reference.arrays import axes_of, axis_of
 from halfbyte.onnx.size_arrays import bounds
 from halfbyte.onnx.sizes import broadcast_shapes
-from halfbyte.onnx.values import Array, Operand, Value, ints, shape_of, sizes_of
+from halfbyte.onnx.values import (
+    Array,
+    Operand,
+    Value,
+    ints,
+    is_channels_last,
+    key_of,
+    shape_of,
+    sizes_of,
+)
 
 
 def element_words(value: Value) -> int:
@@ -48,6 +57,31 @@ def moved(
         n=n, d=d, step=step, offset=offset * wide,
     )  # fmt: skip
     return c.value(y.view(tuple(shape), x.dtype))
+
+
+Part = tuple[int, int, int]  # first element, step, and number of elements along an axis
+
+
+def sliced(c: Capture, x: Value, parts: Sequence[Part]) -> Value | None:
+    """Elements at equal distances along each axis, in the form that x has."""
+    if all(part == (0, 1, size) for part, size in zip(parts, x.shape, strict=True)):
+        return x
+    buffer, order = x.origin()
+    steps = row_major(sizes_of(buffer))
+    shape, strides, offset = [1] * len(order), [0] * len(order), 0
+    for axis, (first, step, count) in zip(order, parts, strict=True):
+        shape[axis], strides[axis] = count, step * steps[axis]
+        offset += first * steps[axis]
+    whole = Value(x.dtype, sizes_of(buffer), plain=buffer)
+    part = moved(c, whole, shape, strides, offset)
+    if part is None:
+        return None
+    return c.ordered(c.plain(part), order, last=is_channels_last(x))
+
+
+def _along(shape: Sequence[int], axis: int, part: Part) -> list[Part]:
+    """A part of one axis, and all of the others."""
+    return [part if i == axis else (0, 1, size) for i, size in enumerate(shape)]
 
 
 @lower("Transpose")
@@ -113,9 +147,9 @@ def slice_(
         return None
     chosen = axes if along is None else ints(along)
     steps = [1] * len(firsts) if by is None else ints(by)
-    strides, shape, offset = row_major(x.shape), list(x.shape), 0
+    parts = [(0, 1, size) for size in x.shape]
     for axis, first, last, step in zip(
-        axes_of(range(len(firsts)) if chosen is None else chosen, len(shape)),
+        axes_of(range(len(firsts)) if chosen is None else chosen, len(parts)),
         firsts,
         lasts,
         steps,
@@ -124,13 +158,12 @@ def slice_(
         if not step:
             return None
         if step == 1:
-            start, shape[axis] = bounds(first, last, x.shape[axis])
+            start, count = bounds(first, last, x.shape[axis])
         else:
             places = range(x.shape[axis])[slice(first, _last(last, x.shape[axis], step), step)]
-            start, shape[axis] = places.start, len(places)
-        offset += (start if shape[axis] else 0) * strides[axis]
-        strides[axis] *= step
-    return moved(c, x, shape, strides, offset)
+            start, count = places.start, len(places)
+        parts[axis] = (start, step, count)
+    return sliced(c, x, parts)
 
 
 def _last(last: int, size: int, step: int) -> int | None:
@@ -158,10 +191,9 @@ def split(
         parts = [share] * (count - 1) + [total - share * (count - 1)]
     if sum(parts) != total or len(parts) != count or min(parts) < 0:
         return None
-    strides, values, first = row_major(x.shape), [], 0
+    values, first = [], 0
     for part in parts:
-        shape = [part if i == axis else d for i, d in enumerate(x.shape)]
-        value = moved(c, x, shape, strides, first * strides[axis])
+        value = sliced(c, x, _along(x.shape, axis, (first, 1, part)))
         if value is None:
             return None
         values.append(value)
@@ -175,8 +207,33 @@ def concat(c: Capture, *parts: Value | Array, axis: int = 1) -> Value | None:
     first = next(p for p in parts if isinstance(p, Value))
     rank = len(first.shape)
     axis = axis_of(axis, rank)
+    if any(len(shape_of(p)) != rank or key_of(p) != first.dtype for p in parts):
+        return None
+    if not _most_channels_last(parts):
+        return _concatenated(c, parts, axis)
+    order = (0, *range(2, rank), 1)
+    last = [
+        c.value(c.channels_last(p))
+        if isinstance(p, Value)
+        else np.ascontiguousarray(p.transpose(order))
+        for p in parts
+    ]
+    whole = _concatenated(c, last, order.index(axis))
+    return None if whole is None else c.value_channels_last(c.plain(whole))
+
+
+def _most_channels_last(parts: Sequence[Value | Array]) -> bool:
+    """Whether most elements of computed parts have channels last only."""
+    values = [p for p in parts if isinstance(p, Value)]
+    last = sum(v.size for v in values if is_channels_last(v))
+    return 2 * last > sum(v.size for v in values)
+
+
+def _concatenated(c: Capture, parts: Sequence[Value | Array], axis: int) -> Value | None:
+    """The parts, all of them in the order of their shapes, side by side along an axis."""
+    first = next(p for p in parts if isinstance(p, Value))
     wide = element_words(first)
-    if not wide or any(len(shape_of(p)) != rank for p in parts):
+    if not wide:
         return None
     shape = list(first.shape)
     if any(shape_of(p)[:axis] + shape_of(p)[axis + 1 :] != (*shape[:axis], *shape[axis + 1 :])
@@ -212,13 +269,10 @@ def gather(c: Capture, x: Value | Array, ids: Value | Array, *, axis: int = 0) -
     steps = set(np.diff(places).tolist()) or {1}
     if len(steps) != 1:
         return None
-    strides, shape = row_major(x.shape), list(x.shape)
-    offset = int(places[0]) * strides[axis]
-    shape[axis], strides[axis] = len(places), strides[axis] * steps.pop()
-    part = moved(c, x, shape, strides, offset)
+    part = sliced(c, x, _along(x.shape, axis, (int(places[0]), steps.pop(), len(places))))
     if part is None or ids.ndim:
         return part
-    return c.value(c.plain(part).view(tuple(d for i, d in enumerate(shape) if i != axis)))
+    return c.reshaped(part, [d for i, d in enumerate(x.shape) if i != axis])
 
 
 @lower("Pad")
@@ -260,13 +314,11 @@ def _end(
     shape, size = [count if i == axis else d for i, d in enumerate(x.shape)], x.shape[axis]
     if mode == "constant":
         return np.full(shape, fill.reshape(()), x.numpy)
-    strides = row_major(x.shape)
-    step = strides[axis]
     if mode != "edge" and count > size - (mode == "reflect"):
         return None
-    first, strides[axis] = {
+    first, step = {
         "edge": (size - 1 if last else 0, 0),
-        "reflect": (size - 2 if last else count, -step),
-        "wrap": (0 if last else size - count, step),
+        "reflect": (size - 2 if last else count, -1),
+        "wrap": (0 if last else size - count, 1),
     }[mode]
-    return moved(c, x, shape, strides, first * step)
+    return sliced(c, x, _along(x.shape, axis, (first, step, count)))

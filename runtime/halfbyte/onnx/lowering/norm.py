@@ -9,7 +9,7 @@ import numpy as np
 
 from halfbyte.core import ops
 from halfbyte.onnx.capture import Capture
-from halfbyte.onnx.lowering.elementwise import combine
+from halfbyte.onnx.lowering.elementwise import combine, each_element
 from halfbyte.onnx.lowering.registry import MICROSOFT, OWN, lower
 from halfbyte.onnx.reference.arrays import axis_of
 from halfbyte.onnx.values import Array, Operand, Value, key_of
@@ -142,8 +142,9 @@ def gelu(c: Capture, x: Value, *, approximate: str = "none") -> Value | None:
     """Gelu by erf or by tanh."""
     if x.dtype != "f32" or not x.size or approximate not in ("none", "tanh"):
         return None
-    y = ops.gelu(c.matrix(x, 1, x.size), approximate=approximate)
-    return c.value(y, x.shape)
+    return each_element(
+        c, x, lambda flat: ops.gelu(flat.view((1, x.size)), approximate=approximate)
+    )
 
 
 @lower("Gelu", "BiasGelu", "FastGelu", domain=MICROSOFT)
@@ -156,3 +157,55 @@ def microsoft_gelu(c: Capture, x: Value, bias: Operand = None) -> Value | None:
         total = combine(c, "add", x, bias)
     approximate = "tanh" if c.node.op_type == "FastGelu" else "none"
     return None if not isinstance(total, Value) else gelu(c, total, approximate=approximate)
+
+
+def _by_channel(c: Capture, y: Value | None, scale: Operand, bias: Operand) -> Value | None:
+    """y scale + bias by channel of y [n, c, ...]; factors of 1 and sums with 0 are left out."""
+    for function, numbers, without in (("mul", scale, 1), ("add", bias, 0)):
+        if y is None or numbers is None:
+            return None
+        if isinstance(numbers, np.ndarray):
+            if (numbers == without).all():
+                continue
+            spread: Value | Array = numbers.reshape(-1, *[1] * (len(y.shape) - 2))
+        else:
+            spread = c.value(c.plain(numbers), (*numbers.shape, *[1] * (len(y.shape) - 2)))
+        y = combine(c, function, y, spread)
+    return y
+
+
+def _grouped(c: Capture, x: Value, groups: int, epsilon: float) -> Value | None:
+    """(x - mean) / sqrt(variance + epsilon) over each of the groups of channels of an image."""
+    if x.dtype != "f32" or not x.size or len(x.shape) < 3 or groups < 1 or x.shape[1] % groups:
+        return None
+    rows = x.shape[0] * groups
+    d = x.size // rows
+    one, zero = (c.constant(np.full(d, value, np.float32)) for value in (1, 0))
+    return c.value(ops.layer_norm(c.matrix(x, rows, d), one, zero, epsilon=epsilon), x.shape)
+
+
+@lower("InstanceNormalization")
+def instance_normalization(
+    c: Capture, x: Value, scale: Operand, bias: Operand, *, epsilon: float = 1e-5
+) -> Value | None:
+    """Each channel of each image by its own mean and variance."""
+    if any(v is None or key_of(v) != "f32" or v.shape != x.shape[1:2] for v in (scale, bias)):
+        return None
+    return _by_channel(c, _grouped(c, x, x.shape[1], epsilon), scale, bias)
+
+
+@lower("GroupNormalization")
+def group_normalization(
+    c: Capture, x: Value, scale: Operand, bias: Operand, *, num_groups: int,
+    epsilon: float = 1e-5, stash_type: int = 1,
+) -> Value | None:  # fmt: skip
+    """Each group of channels by its own mean and variance; before version 21, scaled by group."""
+    of = x.shape[1] if c.version >= 21 else num_groups
+    if any(v is None or key_of(v) != "f32" or v.shape != (of,) for v in (scale, bias)):
+        return None
+    y = _grouped(c, x, num_groups, epsilon)
+    if y is None or of == x.shape[1]:
+        return _by_channel(c, y, scale, bias)
+    parts = c.value(c.plain(y), (x.shape[0], num_groups, y.size // x.shape[0] // num_groups))
+    scaled = _by_channel(c, parts, scale, bias)
+    return None if scaled is None else c.value(c.plain(scaled), x.shape)

@@ -14,9 +14,9 @@ import numpy as np
 from halfbyte.core import ops
 from halfbyte.core.buffer import Buffer
 from halfbyte.onnx.capture import Capture
-from halfbyte.onnx.lowering.elementwise import apply, combine, each_element, is_channels_last
+from halfbyte.onnx.lowering.elementwise import apply, combine, each_element
 from halfbyte.onnx.lowering.registry import MICROSOFT, lower, rule_of
-from halfbyte.onnx.values import Array, Operand, Value, sizes_of
+from halfbyte.onnx.values import Array, Operand, Value, is_channels_last, sizes_of
 
 TYPES = {np.dtype(np.uint8): "u8", np.dtype(np.int8): "i8"}
 

@@ -83,7 +83,7 @@ def qlinear_conv(
     if channels * group != x.shape[1] or m % group:
         return None
     window = sliding(x, kernel, strides, dilations, pads, auto_pad)
-    if window is None:
+    if window is None or window.volume:
         return None
     depthwise = group == m == x.shape[1] and math.prod(kernel) <= ops.MAX_TAPS
     y = _convolved(c, w, constants, image(c, x), window, 0 if depthwise else group)

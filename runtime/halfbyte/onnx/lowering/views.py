@@ -110,4 +110,4 @@ def _viewed(c: Capture, x: Value, shape: list[int]) -> Value | None:
     """`x` in another shape; None if the shape does not fit, so that the definition says why."""
     if any(d < 0 for d in shape) or math.prod(shape) != x.size:
         return None
-    return c.value(c.plain(x).view(tuple(shape)))
+    return c.reshaped(x, shape)

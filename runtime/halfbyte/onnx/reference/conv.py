@@ -66,8 +66,8 @@ def _by_columns(view: Array, w: Array, results: tuple[int, ...], group: int) -> 
     """A matrix product for each batch, each group, and some rows of the result at a time."""
     rank = len(results)
     y = np.empty((len(view), len(w), *results), view.dtype)
-    filters = w.reshape(group, len(w) // group, -1)
-    depth = filters.shape[2]
+    depth = math.prod(w.shape[1:])
+    filters = w.reshape(group, len(w) // group, depth)
     across = math.prod(results[1:])
     rows = max(COLUMNS // max(depth * group * across, 1), 1)
     # [C, results..., K...] -> [C, K..., results...]
@@ -77,7 +77,9 @@ def _by_columns(view: Array, w: Array, results: tuple[int, ...], group: int) -> 
             part = view[batch, :, first : first + rows]
             columns = part.transpose(order).reshape(group, depth, -1)
             product = np.matmul(filters, columns)
-            y[batch, :, first : first + rows] = product.reshape(len(w), -1, *results[1:])
+            y[batch, :, first : first + rows] = product.reshape(
+                y[batch, :, first : first + rows].shape
+            )
     return y
 
 

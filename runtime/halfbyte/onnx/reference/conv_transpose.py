@@ -64,7 +64,7 @@ def fold(columns: Array, window: Window, blocks: Sequence[int], sizes: Sequence[
     return image[(slice(None), slice(None), *crop)]
 
 
-def _transposed_window(
+def transposed_window(
     x: Array,
     w: Array,
     auto_pad: str,
@@ -115,7 +115,7 @@ def widened_images(
     """The shape of a transposed convolution."""
     others = ("dilations", "output_padding", "output_shape", "pads", "strides")
     options = {"auto_pad": "NOTSET", **dict.fromkeys(others), **attributes}
-    _, sizes = _transposed_window(x, w, **options)
+    _, sizes = transposed_window(x, w, **options)
     if x.ndim < 3 or w.ndim != x.ndim:
         raise ValueError(f"filters {list(w.shape)} for {list(x.shape)}")
     return (len(x), w.shape[1] * group, *sizes)
@@ -147,7 +147,7 @@ def conv_transpose(
         )
     if kernel_shape and tuple(kernel_shape) != w.shape[2:]:
         raise ProgramError(f"kernel_shape {list(kernel_shape)}: the filters' is {w.shape[2:]}")
-    window, sizes = _transposed_window(
+    window, sizes = transposed_window(
         x, w, auto_pad, dilations, output_padding, output_shape, pads, strides
     )
     left, right = widened(x), widened(w)
@@ -156,7 +156,8 @@ def conv_transpose(
     fitting((len(x), filters, *w.shape[2:], *x.shape[2:]), left.dtype.itemsize, "columns")
     inner = len(w) // group
     matrices = right.reshape(group, inner, -1).swapaxes(1, 2)  # [group, M / group * K, C / group]
-    columns = np.matmul(matrices, left.reshape(len(x), group, inner, -1))
+    places = math.prod(x.shape[2:])
+    columns = np.matmul(matrices, left.reshape(len(x), group, inner, places))
     columns = columns.reshape(len(x), filters, *w.shape[2:], *x.shape[2:])
     y = fold(columns, window, x.shape[2:], sizes)
     if b is not None:

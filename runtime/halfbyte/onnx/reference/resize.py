@@ -19,9 +19,11 @@ from halfbyte.onnx.reference._numbers import Array, fitting, rounded, widened
 from halfbyte.onnx.reference.arrays import axis_of, take
 from halfbyte.onnx.reference.registry import define
 
+MODES = {"bilinear": "linear"}  # Upsample's names
+
 
 @dataclass(frozen=True)
-class _Axis:
+class Axis:
     """One axis: from `size` elements to `target`; `scale` need not be their quotient."""
 
     size: int
@@ -36,7 +38,7 @@ class _Axis:
 
 
 @dataclass(frozen=True)
-class _Method:
+class Method:
     """The attributes of the interpolation."""
 
     mode: str
@@ -47,7 +49,7 @@ class _Method:
     exclude_outside: bool
 
 
-def _coordinates(axis: _Axis, transformation: str) -> Array:
+def _coordinates(axis: Axis, transformation: str) -> Array:
     """The position of each result in the input, in elements: float32 [target].
 
     float32, so that ties between elements are broken as elsewhere.
@@ -75,7 +77,7 @@ def _coordinates(axis: _Axis, transformation: str) -> Array:
     raise ProgramError(f"coordinate_transformation_mode {transformation!r} is not one of ONNX's")
 
 
-def _nearest(axis: _Axis, method: _Method) -> Array:
+def nearest_elements(axis: Axis, method: Method) -> Array:
     """The index of the element that each result is."""
     x = _coordinates(axis, method.transformation)
     if method.nearest == "round_prefer_floor":
@@ -105,7 +107,7 @@ def _cubic_kernel(distance: Array, a: float) -> Array:
     return np.where(d <= 1, near, np.where(d < 2, far, 0))
 
 
-def _weights(axis: _Axis, method: _Method) -> tuple[Array, Array]:
+def weights_of(axis: Axis, method: Method) -> tuple[Array, Array]:
     """Indices of the elements of each result, and their weights: both [target, taps]."""
     x = _coordinates(axis, method.transformation)
     cubic = method.mode == "cubic"
@@ -128,9 +130,9 @@ def _weights(axis: _Axis, method: _Method) -> tuple[Array, Array]:
     return np.clip(index, 0, axis.size - 1), weight
 
 
-def _interpolated(x: Array, number: int, axis: _Axis, method: _Method) -> Array:
+def _interpolated(x: Array, number: int, axis: Axis, method: Method) -> Array:
     """`x` with one axis replaced by weighted sums along it."""
-    index, weight = _weights(axis, method)
+    index, weight = weights_of(axis, method)
     shape = [1] * x.ndim
     shape[number] = axis.target
     result: Array = np.zeros((), x.dtype)
@@ -140,7 +142,7 @@ def _interpolated(x: Array, number: int, axis: _Axis, method: _Method) -> Array:
     return result
 
 
-def _resized(x: Array, axes: Sequence[_Axis], method: _Method, outside: float) -> Array:
+def _resized(x: Array, axes: Sequence[Axis], method: Method, outside: float) -> Array:
     """All axes one after the other; `outside` is the value beyond the input, for cropping."""
     fitting((axis.target for axis in axes), x.dtype.itemsize)
     if min(x.shape, default=1) == 0:
@@ -156,7 +158,7 @@ def _resized(x: Array, axes: Sequence[_Axis], method: _Method, outside: float) -
         if axis.same:
             continue
         if method.mode == "nearest":
-            x = take(x, _nearest(axis, method), number)
+            x = take(x, nearest_elements(axis, method), number)
         else:
             x = _interpolated(x, number, axis, method)
     if method.transformation == "tf_crop_and_resize":
@@ -167,7 +169,7 @@ def _resized(x: Array, axes: Sequence[_Axis], method: _Method, outside: float) -
     return rounded(x, dtype)
 
 
-def _with_outside(x: Array, axes: Sequence[_Axis], value: float) -> Array:
+def _with_outside(x: Array, axes: Sequence[Axis], value: float) -> Array:
     """The result with `value` at positions beyond the input."""
     for number, axis in enumerate(axes):
         place = _coordinates(axis, "tf_crop_and_resize")
@@ -178,22 +180,22 @@ def _with_outside(x: Array, axes: Sequence[_Axis], value: float) -> Array:
     return x
 
 
-def _scaled_axes(x: Array, scales: Array, roi: Array | None, axes: Sequence[int]) -> list[_Axis]:
+def _scaled_axes(x: Array, scales: Array, roi: Array | None, axes: Sequence[int]) -> list[Axis]:
     """Axes whose size is floor(size * (end - start) * scale)."""
-    result = [_Axis(size, size, 1.0) for size in x.shape]
+    result = [Axis(size, size, 1.0) for size in x.shape]
     for i, (number, scale) in enumerate(zip(axes, scales.tolist(), strict=True)):
         start, end = (0.0, 1.0) if roi is None else (float(roi[i]), float(roi[i + len(axes)]))
         size = x.shape[number]
         target = size * (end - start) * scale
         if not (math.isfinite(target) and scale > 0 and 0 <= target < 2**40):
             raise ProgramError(f"scale {scale} of an axis of {size} elements is out of range")
-        result[number] = _Axis(size, math.floor(target), scale, start, end)
+        result[number] = Axis(size, math.floor(target), scale, start, end)
     return result
 
 
 def _sized_axes(
     x: Array, sizes: Array, roi: Array | None, axes: Sequence[int], policy: str
-) -> list[_Axis]:
+) -> list[Axis]:
     """Axes of the given sizes, which keep_aspect_ratio_policy may change."""
     targets = fitting(sizes, 1)
     if len(targets) != len(axes):
@@ -207,10 +209,10 @@ def _sized_axes(
         kept = min(quotients) if policy == "not_larger" else max(quotients)
         quotients = [kept] * len(axes)
         targets = tuple(math.floor(kept * x.shape[number] + 0.5) for number in axes)
-    result = [_Axis(size, size, 1.0) for size in x.shape]
+    result = [Axis(size, size, 1.0) for size in x.shape]
     for i, number in enumerate(axes):
         start, end = (0.0, 1.0) if roi is None else (float(roi[i]), float(roi[i + len(axes)]))
-        result[number] = _Axis(x.shape[number], targets[i], quotients[i], start, end)
+        result[number] = Axis(x.shape[number], targets[i], quotients[i], start, end)
     return result
 
 
@@ -223,7 +225,7 @@ def _axes(
     x: Array, roi: Array | None = None, scales: Array | None = None, sizes: Array | None = None,
     *, axes: Sequence[int] | None = None, coordinate_transformation_mode: str = "half_pixel",
     keep_aspect_ratio_policy: str = "stretch", **attributes: Any,
-) -> list[_Axis]:  # fmt: skip
+) -> list[Axis]:  # fmt: skip
     """The axes of `x` as Resize's inputs and attributes resize them."""
     numbers = [axis_of(a, x.ndim) for a in axes] if axes else list(range(x.ndim))
     cropped = coordinate_transformation_mode == "tf_crop_and_resize"
@@ -266,18 +268,36 @@ def resize(
 
     Integer results are truncated, or rounded with antialias. ONNX Resize-11, -13, -18, -19.
     """
+    how = described(
+        x, roi, scales, sizes, antialias=antialias, axes=axes, cubic_coeff_a=cubic_coeff_a,
+        coordinate_transformation_mode=coordinate_transformation_mode, nearest_mode=nearest_mode,
+        exclude_outside=exclude_outside, keep_aspect_ratio_policy=keep_aspect_ratio_policy,
+        mode=mode,
+    )  # fmt: skip
+    return _resized(x, *how, extrapolation_value)
+
+
+def described(
+    x: Array, roi: Array | None = None, scales: Array | None = None, sizes: Array | None = None,
+    *, antialias: int = 0, axes: Sequence[int] | None = None,
+    coordinate_transformation_mode: str = "half_pixel", cubic_coeff_a: float = -0.75,
+    exclude_outside: int = 0, extrapolation_value: float = 0.0,
+    keep_aspect_ratio_policy: str = "stretch", mode: str = "nearest",
+    nearest_mode: str = "round_prefer_floor",
+) -> tuple[list[Axis], Method]:  # fmt: skip
+    """The axes of an array as `resize` changes them, and how; only its shape counts."""
     resized = _axes(
         x, roi, scales, sizes, axes=axes, keep_aspect_ratio_policy=keep_aspect_ratio_policy,
         coordinate_transformation_mode=coordinate_transformation_mode,
     )  # fmt: skip
-    method = _Method(
+    method = Method(
         mode, coordinate_transformation_mode, nearest_mode, cubic_coeff_a,
         bool(antialias) and mode != "nearest", bool(exclude_outside),
     )  # fmt: skip
-    return _resized(x, resized, method, extrapolation_value)
+    return resized, method
 
 
-def _simple_axes(x: Array, scales: Array) -> list[_Axis]:
+def _simple_axes(x: Array, scales: Array) -> list[Axis]:
     if len(scales) != x.ndim:
         raise ProgramError(f"{len(scales)} scales: expected {x.ndim}")
     return _scaled_axes(x, scales, None, range(x.ndim))
@@ -288,10 +308,13 @@ def _simple_targets(x: Array, scales: Any, **attributes: Any) -> _shapes.Shape:
     return tuple(axis.target for axis in axes)
 
 
-def _simple(x: Array, scales: Array, mode: str) -> Array:
-    """Resize's first form: asymmetric, and the nearest element towards the beginning."""
-    axes = _simple_axes(x, scales)
-    return _resized(x, axes, _Method(mode, "asymmetric", "simple", -0.75, False, False), 0.0)
+def simply_described(
+    x: Array, scales: Array, *, mode: str = "nearest"
+) -> tuple[list[Axis], Method]:
+    """As `described`, for Resize's first form: asymmetric, and the nearest element towards the
+    beginning."""
+    method = Method(mode, "asymmetric", "simple", -0.75, antialias=False, exclude_outside=False)
+    return _simple_axes(x, scales), method
 
 
 @define("Resize", since=10, decided_by=(1,), infer=_shapes.alike(_simple_targets))
@@ -300,13 +323,13 @@ def resize_10(x: Array, scales: Array, *, mode: str = "nearest") -> Array:
 
     "nearest" rounds this position down where an axis grows, and up where it shrinks.
     """
-    return _simple(x, scales, mode)
+    return _resized(x, *simply_described(x, scales, mode=mode), 0.0)
 
 
 @define("Upsample", since=9, decided_by=(1,), infer=_shapes.alike(_simple_targets))
 def upsample(x: Array, scales: Array, *, mode: str = "nearest") -> Array:
     """The same under its older name. ONNX Upsample-9, -10."""
-    return _simple(x, scales, "linear" if mode == "bilinear" else mode)
+    return _resized(x, *simply_described(x, scales, mode=MODES.get(mode, mode)), 0.0)
 
 
 @define("Upsample", since=7, infer=_shapes.alike(_simple_targets))
