@@ -76,6 +76,12 @@ class Instruction:
     given: tuple[str, ...] = ()
     origin: str = ""
 
+    checked = False  # whether its operands were found to fit its operator
+
+    def mark_checked(self) -> None:
+        """Its operands fit its operator: neither changes later."""
+        self.__dict__["checked"] = True
+
     @cached_property
     def operands(self) -> Mapping[str, Buffer]:
         """All buffers by their name in the signature."""

@@ -43,6 +43,7 @@ class Program:
     sizes: dict[str, Size] = field(default_factory=dict)
     places: dict[Buffer, int] = field(default_factory=dict)
     arena_bytes: int = 0
+    origin: str = ""  # of the instructions recorded next; see `Instruction`
     notes: list[str] = field(default_factory=list)  # what capture skipped or chose
     _weights: dict[str, Buffer] = field(default_factory=dict)
     _count: int = 0
@@ -125,9 +126,11 @@ class Program:
         """Add an instruction at the end."""
         self.instructions.append(instruction)
 
-    def change_last(self, outputs: tuple[Buffer, ...], origin: str = "") -> None:
+    def change_last(self, outputs: tuple[Buffer, ...], origin: str | None = None) -> None:
         """Let the last instruction write other buffers, for a node of the graph."""
-        self.instructions[-1] = replace(self.instructions[-1], outputs=outputs, origin=origin)
+        last = self.instructions[-1]
+        origin = last.origin if origin is None else origin
+        self.instructions[-1] = replace(last, outputs=outputs, origin=origin)
 
     def rewritten(self, instructions: list[Instruction]) -> Program:
         """A program with other instructions, and no memory plan."""

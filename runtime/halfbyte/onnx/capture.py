@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -108,7 +107,7 @@ class Capture(Forms):
             The operator does not allow such a node.
         """
         step()
-        first = len(self.program.instructions)
+        outside, self.program.origin = self.program.origin, node.title
         try:
             self._record(node)
         except MemoryBudgetError as error:
@@ -117,11 +116,8 @@ class Capture(Forms):
             raise type(error)(f"{self.model.path}: {node}: {error}") from error
         except UNFIT as error:
             raise ProgramError(f"{self.model.path}: {node}: {error!r}") from error
-        instructions = self.program.instructions
-        instructions[first:] = [
-            instruction if instruction.origin else replace(instruction, origin=node.title)
-            for instruction in instructions[first:]
-        ]
+        finally:
+            self.program.origin = outside
 
     def _record(self, node: Node) -> None:
         inputs = [self.values[name] if name else None for name in node.inputs]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from halfbyte.errors import HalfbyteError
-from halfbyte.onnx.evaluate import Evaluator, Values, subgraphs
+from halfbyte.onnx.evaluate import Evaluator, Values
 from halfbyte.onnx.files.initializers import is_stored_array, stored
 from halfbyte.onnx.files.model import Model, Node
 from halfbyte.onnx.reference import find
@@ -89,7 +89,7 @@ class Conditions:
             return True
         version = node.version or self._model.opsets.get(node.domain, 1)
         definition = find(node.domain, node.op_type, version)
-        if definition is None or not definition.pure or subgraphs(node):
+        if definition is None or not definition.pure or node.graphs:
             return False
         if len(condition.nodes) >= MAX_NODES or depth >= MAX_NODES:
             return False

@@ -12,7 +12,6 @@ import numpy as np
 
 from halfbyte.errors import printable
 from halfbyte.onnx.files import Graph, Model, Node, SparseTensor, open_onnx
-from halfbyte.onnx.files.order import subgraphs
 from halfbyte.onnx.session.metadata import element_name, node_arg
 
 
@@ -57,7 +56,7 @@ def _count(
         operators[f"{node.domain}.{node.op_type}" if node.domain else node.op_type] += 1
         for value in _tensors(node):
             _count_tensor(value, parameters, sizes)
-        for inner in subgraphs(node):
+        for inner in node.graphs:
             _count(inner, operators, parameters, sizes)
 
 

@@ -157,8 +157,9 @@ def check_outputs(node: Node, results: Sequence[Any], where: str) -> None:
 
 def used_names(node: Node) -> set[str]:
     """Every value that a node reads, including those that its subgraphs take from outside."""
-    names = {name for name in node.inputs if name}
-    for graph in subgraphs(node):
+    names = set(node.inputs)
+    names.discard("")
+    for graph in node.graphs:
         if graph not in _OUTER:  # many passes ask, and a graph inside a node never changes
             _OUTER[graph] = frozenset(outer_names(graph))
         names |= _OUTER[graph]
@@ -173,16 +174,6 @@ def outer_names(graph: Graph) -> set[str]:
         used |= used_names(node) - known
         known.update(node.outputs)
     return used | ({v.name for v in graph.outputs} - known)
-
-
-def subgraphs(node: Node) -> list[Graph]:
-    """The graphs among a node's attributes."""
-    graphs: list[Graph] = []
-    for value in node.attributes.values():
-        graphs += [
-            g for g in (value if isinstance(value, list) else [value]) if isinstance(g, Graph)
-        ]
-    return graphs
 
 
 def resolved(node: Node, attributes: Mapping[str, Any]) -> Node:

@@ -13,7 +13,7 @@ from typing import Any
 
 from halfbyte.core.interrupt import step
 from halfbyte.errors import UnsupportedError
-from halfbyte.onnx.evaluate import outer_names, resolved, subgraphs
+from halfbyte.onnx.evaluate import outer_names, resolved
 from halfbyte.onnx.files.initializers import empty_like, is_stored_array, stored
 from halfbyte.onnx.files.model import Function, Graph, Model, Node, SparseTensor, ValueInfo
 from halfbyte.onnx.reference.arrays import Kept
@@ -49,7 +49,7 @@ def inlined(model: Model, nodes: list[Node], allowed: Allowed, depth: int = 0) -
         function = model.functions.get((node.domain, node.op_type, node.overload))
         if function is not None:
             result += inlined(model, _called(function, node, allowed.names), allowed, depth + 1)
-        elif subgraphs(node):
+        elif node.graphs:
             result.append(with_graphs(node, lambda g: _inlined_graph(model, g, allowed, depth + 1)))
         else:
             result.append(node)

@@ -21,7 +21,7 @@ import numpy as np
 from halfbyte.core.interrupt import step
 from halfbyte.errors import HalfbyteError, UnsupportedError
 from halfbyte.onnx.calls import bound
-from halfbyte.onnx.evaluate import outer_names, subgraphs, used_names
+from halfbyte.onnx.evaluate import outer_names, used_names
 from halfbyte.onnx.files.initializers import release, some_of, stored
 from halfbyte.onnx.files.model import Graph, Model, Node, TypeInfo, ValueInfo
 from halfbyte.onnx.fusion import fuse
@@ -91,7 +91,7 @@ def _optimize(model: Model, allowed: Allowed, *, is_body: bool = False) -> None:
     if not is_body:
         multiply_by_halves(model)
     _fold_constants(model, allowed)
-    if any(subgraphs(node) for node in model.graph.nodes):
+    if any(node.graphs for node in model.graph.nodes):
         drop_unused(model.graph)
         _prepare_bodies(model, allowed)
 
@@ -129,7 +129,7 @@ def _prepare_bodies(model: Model, allowed: Allowed) -> None:
     around = ranks(model.graph)
     model.graph.nodes[:] = [
         with_graphs(node, lambda body: _prepared_body(model, body, around, allowed))
-        if subgraphs(node)
+        if node.graphs
         else node
         for node in model.graph.nodes
     ]
@@ -186,7 +186,7 @@ def _folded(
     model: Model, node: Node, constants: Mapping[str, Any], allowed: Allowed
 ) -> list[Any] | None:
     """A node's results, if they are constants and within the limits."""
-    if subgraphs(node) or any(name and name not in constants for name in node.inputs):
+    if node.graphs or any(name and name not in constants for name in node.inputs):
         return None
     version = node.version or model.opsets.get(node.domain, 1)
     definition = find(node.domain, node.op_type, version)
@@ -225,7 +225,7 @@ def merge_equal(model: Model) -> None:
     remaining = []
     for node in model.graph.nodes:
         step()
-        if not subgraphs(node):
+        if not node.graphs:
             node = replace(node, inputs=tuple(same.get(n, n) for n in node.inputs))
         key = _identity(model, node)
         first = None if key is None else first_of.setdefault(key, node)
@@ -233,7 +233,7 @@ def merge_equal(model: Model) -> None:
             remaining.append(node)
             continue
         same.update(zip(node.outputs, first.outputs, strict=True))
-    if any(subgraphs(node) and used_names(node) & same.keys() for node in remaining):
+    if any(node.graphs and used_names(node) & same.keys() for node in remaining):
         return  # names in subgraphs are not changed
     model.graph.nodes[:] = remaining
 
@@ -243,7 +243,7 @@ def _identity(model: Model, node: Node) -> tuple[Any, ...] | None:
     version = node.version or model.opsets.get(node.domain, 1)
     definition = find(node.domain, node.op_type, version)
     plain = all(isinstance(v, int | float | str | list) for v in node.attributes.values())
-    if definition is None or not definition.pure or subgraphs(node) or not plain:
+    if definition is None or not definition.pure or node.graphs or not plain:
         return None
     attributes = repr(sorted(node.attributes.items()))
     used = tuple(bool(name) for name in node.outputs)

@@ -15,7 +15,6 @@ from halfbyte.core.backends.shared import memory_of
 from halfbyte.core.buffer import Buffer
 from halfbyte.onnx.files.initializers import Initializers
 from halfbyte.onnx.files.model import Graph, Node
-from halfbyte.onnx.files.order import subgraphs
 from halfbyte.weights import Tensor
 
 Array = npt.NDArray[Any]
@@ -116,6 +115,6 @@ class SharedWeights:
 def _bodies(graph: Graph) -> Iterator[Graph]:
     """All graphs inside the nodes of a graph."""
     for node in graph.nodes:
-        for body in subgraphs(node):
+        for body in node.graphs:
             yield body
             yield from _bodies(body)

@@ -142,7 +142,7 @@ class Operator:
             for o in self.outputs
         )
         buffers, names = tuple(by_name.values()), tuple(by_name)
-        instruction = Instruction(self, buffers, results, attributes, dims, names)
+        instruction = Instruction(self, buffers, results, attributes, dims, names, program.origin)
         self.check(instruction)
         program.append(instruction)
         return results if len(results) > 1 else results[0]
@@ -182,6 +182,8 @@ class Operator:
             A dimension is empty or violates the signature, or a demand is not met.
         """
         step()  # of capture, of passes, and of making a program ready to run
+        if instruction.checked:
+            return
         operands = instruction.operands
         for operand in (*self.inputs, *self.outputs):
             buffer = operands.get(operand.name)  # an optional operand may be missing
@@ -197,6 +199,7 @@ class Operator:
                 names = [n for n in dict.fromkeys(re.findall(r"\w+", description)) if n in known]
                 values = ", ".join(f"{n} = {known[n]}" for n in names)
                 raise ProgramError(f"{self.name}: expected {description}, found {values or 'none'}")
+        instruction.mark_checked()
 
     def _problem(self, operand: Operand, buffer: Buffer, dims: Mapping[str, Dim]) -> str | None:
         """A description of what is wrong with an operand's shape, or None."""
@@ -262,7 +265,9 @@ def record_host(
     """
     program = current()
     outputs = tuple(program.scratch(dtype, shape) for dtype, shape in results)
-    program.append(host_instruction(name, meaning, inputs, outputs, holds=tuple(holds)))
+    program.append(
+        host_instruction(name, meaning, inputs, outputs, holds=tuple(holds), origin=program.origin)
+    )
     return outputs
 
 
@@ -274,6 +279,7 @@ def host_instruction(
     *,
     fills: bool = False,
     holds: tuple[npt.NDArray[Any], ...] = (),
+    origin: str = "",
 ) -> Instruction:
     """An instruction without a kernel; see :class:`Operator` for `fills` and `holds`."""
     host_operator = Operator(
@@ -282,7 +288,7 @@ def host_instruction(
         tuple(Operand(f"y{i}", b.dtype, ()) for i, b in enumerate(outputs)),
         (), meaning, host=True, fills=fills, holds=holds,
     )  # fmt: skip
-    return Instruction(host_operator, tuple(inputs), tuple(outputs), {}, {})
+    return Instruction(host_operator, tuple(inputs), tuple(outputs), {}, {}, (), origin)
 
 
 def resolve(dim: str, dims: Mapping[str, Dim]) -> Dim:

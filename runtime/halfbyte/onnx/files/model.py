@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,12 @@ class Node:
     overload: str = ""
     version: int = 0  # of its domain, if it differs from the model's
     metadata: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def graphs(self) -> tuple[Graph, ...]:
+        """The graphs among its attributes."""
+        values = [v if isinstance(v, list) else [v] for v in self.attributes.values()]
+        return tuple(graph for value in values for graph in value if isinstance(graph, Graph))
 
     @property
     def title(self) -> str:

@@ -63,15 +63,6 @@ def check_opsets(model: Model) -> None:
         _check_opsets(model, function.opsets, function.nodes, f"function {function.name!r}")
 
 
-def subgraphs(node: Node) -> Iterator[Graph]:
-    """The graphs among a node's attributes."""
-    for value in node.attributes.values():
-        if isinstance(value, Graph):
-            yield value
-        elif isinstance(value, list):
-            yield from (graph for graph in value if isinstance(graph, Graph))
-
-
 def _arrange(path: Path, graph: Graph) -> dict[str, str]:
     """Sort a graph; returns the names that it reads from outside, and their first readers."""
     inputs = [value.name for value in graph.inputs]
@@ -109,7 +100,7 @@ def _reads(path: Path, node: Node) -> Iterator[tuple[str, str]]:
     for name in node.inputs:
         if name:
             yield name, ""
-    for graph in subgraphs(node):
+    for graph in node.graphs:
         yield from _arrange(path, graph).items()
 
 
@@ -158,7 +149,7 @@ def _all_nodes(nodes: Iterable[Node]) -> Iterator[Node]:
     """Nodes, and the nodes of their subgraphs."""
     for node in nodes:
         yield node
-        for graph in subgraphs(node):
+        for graph in node.graphs:
             yield from _all_nodes(graph.nodes)
 
 

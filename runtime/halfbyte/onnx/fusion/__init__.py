@@ -35,10 +35,13 @@ PASSES = (
 
 def fuse(model: Model) -> None:
     """Rewrite the main graph in place, and drop the nodes that are no longer used."""
+    rewriter = Rewriter(model)
     for fusion in PASSES:
         try:
             with np.errstate(all="ignore"):  # as definitions compute
-                fusion(Rewriter(model))
+                fusion(rewriter)
         except UNFIT as error:
             raise ProgramError(f"{model.path}: {fusion.__name__}: {error!r}") from error
-        drop_unused(model.graph)
+        if rewriter.changed:
+            drop_unused(model.graph)
+            rewriter = Rewriter(model)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from halfbyte.onnx.evaluate import subgraphs
 from halfbyte.onnx.files.initializers import is_stored_array, stored
 from halfbyte.onnx.files.model import Graph, Node, SparseTensor, TypeInfo, ValueInfo
 
@@ -81,7 +80,7 @@ def has_halves(graph: Graph) -> bool:
         typed = any(node.attributes.get(key) == HALF for key in _TYPED)
         if typed or any(map(_is_array, node.attributes.values())):
             return True
-    return any(has_halves(inner) for node in graph.nodes for inner in subgraphs(node))
+    return any(has_halves(inner) for node in graph.nodes for inner in node.graphs)
 
 
 def _of_halves(kind: TypeInfo | None) -> bool:
@@ -106,5 +105,5 @@ def is_exact(graph: Graph) -> bool:
 def _all_nodes(nodes: Iterable[Node]) -> Iterator[Node]:
     for node in nodes:
         yield node
-        for graph in subgraphs(node):
+        for graph in node.graphs:
             yield from _all_nodes(graph.nodes)

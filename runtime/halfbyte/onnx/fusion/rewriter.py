@@ -25,13 +25,20 @@ class Rewriter:
     """A graph under fusion. Nodes are replaced one at a time, in place.
 
     A pattern is matched from its last node; the nodes before it stay until nothing uses them.
+
+    Attributes
+    ----------
+    changed : bool
+        Whether a node was replaced or a constant added.
     """
 
     def __init__(self, model: Model) -> None:
         self.model, self.graph = model, model.graph
         self._outputs = {v.name for v in self.graph.outputs}
         self._count = self._last = 0
+        self.changed = False
         self._ranks: Ranks | None = None
+        self._kinds = {(node.domain, node.op_type) for node in self.graph.nodes}
         self._producers = {name: n for n in self.graph.nodes for name in n.outputs if name}
         self._consumers: dict[str, list[Node]] = defaultdict(list)
         for node in self.graph.nodes:
@@ -41,6 +48,8 @@ class Rewriter:
 
     def nodes(self, *kinds: str, domain: str = "") -> Iterator[Node]:
         """Nodes of these operators, in order."""
+        if not any((domain, kind) in self._kinds for kind in kinds):
+            return
         for node in list(self.graph.nodes):
             step()
             if node.domain == domain and node.op_type in kinds and self._is_there(node):
@@ -103,7 +112,7 @@ class Rewriter:
 
     def add_constant(self, value: Array) -> str:
         """The name of a new initializer."""
-        self._count += 1
+        self._count, self.changed = self._count + 1, True
         name = f"halfbyte/{self._count}"
         while name in self.graph.initializers:
             name += "'"
@@ -118,6 +127,8 @@ class Rewriter:
         """Put nodes in the place of `old`; they compute the same values."""
         at = self._index(old)
         self.graph.nodes[at : at + 1] = new
+        self.changed = True
+        self._kinds |= {(node.domain, node.op_type) for node in new}
         for name in used_names(old):
             self._consumers[name].remove(old)
         for name in filter(None, old.outputs):

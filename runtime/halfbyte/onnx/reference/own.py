@@ -37,7 +37,9 @@ def linear(x: Array, w: Array, bias: Array, *, activation: str = "") -> Array:
 @define("ScaledKernel", domain=DOMAIN, types="a - > a", infer=_shapes.same)
 def scaled_kernel(w: Array, factor: Array) -> Array:
     """w' = w factor by output channel: w [m, ...], factor float64 [m]."""
-    return np.asarray(w * factor.reshape(-1, *[1] * (w.ndim - 1))).astype(w.dtype)
+    factors = factor.reshape(-1, *[1] * (w.ndim - 1))
+    # rounded as it is computed: float64 of a whole kernel would take more time than the products
+    return np.multiply(w, factors, out=np.empty_like(w), dtype=np.float64, casting="unsafe")
 
 
 def _layer_norm(x: Array, scale: Array, b: Array | None, epsilon: float) -> Array:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from halfbyte.onnx.evaluate import subgraphs
 from halfbyte.onnx.files.model import Function, Model, Node
 from halfbyte.onnx.reference import Definition, find, operators
 from halfbyte.onnx.reference.registry import MICROSOFT, ML
@@ -46,7 +45,7 @@ def _check(
         else:
             version = node.version or opsets.get(node.domain, 1)
             _check_node(_definition(node, version, where), node, where)
-        for graph in subgraphs(node):
+        for graph in node.graphs:
             _check(model, graph.nodes, opsets, inside)
 
 
