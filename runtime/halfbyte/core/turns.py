@@ -39,6 +39,7 @@ class Turns:
         # Reentrant: the garbage collector may end a text's turn at any point.
         self._lock = threading.RLock()
         self._idle = _Signal()
+        self._quick = Turn(self)
 
     def whole(self, check: Callable[[], None] | None = None) -> AbstractContextManager[object]:
         """A turn of one step: ``with turns.whole():``; does nothing inside a step of this thread.
@@ -52,6 +53,24 @@ class Turns:
         """Whether this thread is in a step."""
         holder = self._holder
         return holder is not None and holder.inside and holder.thread == threading.get_ident()
+
+    def try_begin(self) -> bool:
+        """Begin a turn of one step at once, if nobody has or waits for one; `finish` ends it."""
+        turn = self._quick
+        try:
+            with self._lock:
+                if self._closed or self._holder is not None or self._queue:
+                    return False
+                turn.thread, turn.inside = threading.get_ident(), True
+                self._holder = turn
+        except BaseException:  # Ctrl-C too
+            self.finish()
+            raise
+        return True
+
+    def finish(self) -> None:
+        """End the turn that `try_begin` began."""
+        self.end(self._quick)
 
     def take(self, turn: Turn, inside: bool) -> bool:
         """Begin `turn` if it is next, or else queue it; returns whether it began."""

@@ -49,6 +49,9 @@ class Conditions:
             if name and self._add(name, condition):
                 self._conditions[name] = condition
 
+    def __len__(self) -> int:
+        return len(self._conditions)
+
     def of(self, feeds: Mapping[str, Any]) -> dict[str, bool]:
         """The conditions by name that these inputs determine."""
         known: dict[str, bool] = {}

@@ -207,6 +207,14 @@ class GraphPrograms:
         inner = [program for body in self._bodies.values() for program in body.programs()]
         return [program for program in ordered if program is not None] + inner
 
+    def whole_stage(self) -> Stage | None:
+        """The stage of the last run, if it was all of it and follows from types and shapes."""
+        stages = self._stages.get(0)
+        if not stages or self._conditions:
+            return None
+        stage = next(reversed(stages.values()))
+        return stage if stage.last == len(self.model.graph.nodes) else None
+
     def close(self) -> None:
         """Stop all threads."""
         for stages in self._stages.values():

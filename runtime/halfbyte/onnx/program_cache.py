@@ -50,6 +50,16 @@ class ProgramCache:
                 return
             self.drop(oldest)
 
+    def again(self, stage: Stage) -> bool:
+        """A run begins that uses only this stage; False if it is no longer kept."""
+        kept = self._stages.get(stage)
+        if kept is None:
+            return False
+        self._run += 1
+        self._stages[stage] = kept[0], kept[1], self._run
+        self._stages.move_to_end(stage)
+        return True
+
     def drop(self, stage: Stage) -> None:
         """Close a stage and forget it."""
         group, key, _ = self._stages.pop(stage)

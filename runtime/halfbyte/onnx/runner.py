@@ -22,7 +22,7 @@ from halfbyte.onnx.graph_programs import GraphPrograms, Known, Settings, own
 from halfbyte.onnx.lowering import LOWERING
 from halfbyte.onnx.program_cache import LIMIT, ProgramCache
 from halfbyte.onnx.shared_weights import SharedWeights
-from halfbyte.onnx.stages import Inside, Observer, Opener
+from halfbyte.onnx.stages import Inside, Observer, Opener, Stage
 from halfbyte.room import memory_for
 
 INT8_ATTENTION = "halfbyte.int8_attention"  # "1" in a model's metadata: attention may be in int8
@@ -119,6 +119,14 @@ class Runner:
     def programs(self) -> list[Program]:
         """Every program in the cache; see `GraphPrograms.programs`."""
         return self._programs.programs()
+
+    def whole_stage(self) -> Stage | None:
+        """The stage of the last run, if it was all of it and follows from types and shapes."""
+        return self._programs.whole_stage()
+
+    def repeat(self, stage: Stage) -> bool:
+        """Whether a stage is still there; it counts as used."""
+        return self._settings.cache.again(stage)
 
     def memory(self) -> tuple[int, int, int]:
         """Bytes of weights as kernels read them, of programs, and the number of programs."""

@@ -41,6 +41,7 @@ from halfbyte.onnx.session.opening import Source, open_model
 from halfbyte.onnx.session.options import GraphOptimizationLevel, RunOptions, SessionOptions
 from halfbyte.onnx.session.placing import backend_of, memory_apart
 from halfbyte.onnx.session.providers import check_providers
+from halfbyte.onnx.session.repeated import Key, RepeatedRuns
 from halfbyte.onnx.session.values import OrtValue
 from halfbyte.onnx.stages import Opener
 
@@ -119,6 +120,7 @@ class InferenceSession(Described):
         self._threads = usable_threads(max(threads, 0))
         self._backend = backend_of(self._options)
         closed = f"{self._model.path}: the session is closed"
+        self._repeated = RepeatedRuns()
         self._turns = Turns(lambda: Fail(closed))
         # by replaced initializers, the least recently used one first
         self._runners: OrderedDict[frozenset[str], Runner] = OrderedDict()
@@ -161,7 +163,12 @@ class InferenceSession(Described):
         Fail, NotImplemented, RuntimeException
             A node cannot compute its outputs, or there is too little memory.
         """
-        return [to_caller(value) for value in self._run(output_names, input_feed, run_options)]
+        key = None
+        if run_options is None and self._trace is None and type(input_feed) is dict:
+            key = self._repeated.key(output_names, input_feed)
+        if key is not None and (results := self._repeat(key, input_feed)) is not None:
+            return results
+        return [to_caller(value) for value in self._run(output_names, input_feed, run_options, key)]
 
     def run_with_ort_values(
         self,
@@ -222,11 +229,27 @@ class InferenceSession(Described):
         except RuntimeError:  # Python in a browser has no threads
             work()
 
+    def _repeat(self, key: Key, feeds: Mapping[str, Any]) -> list[Any] | None:
+        """The results of a run like an earlier one; None if it has to be run as a new one."""
+        if not self._turns.try_begin():
+            return None
+        try:
+            for pages in self._model.mapped:
+                pages.check()
+            return self._repeated.run(key, feeds)
+        except HalfbyteError as error:
+            raise translated(error) from error
+        except MemoryError:
+            return None  # the other way says what there is no memory for
+        finally:
+            self._turns.finish()
+
     def _run(
         self,
         output_names: Sequence[str] | None,
         input_feed: Mapping[str, Any],
         run_options: RunOptions | None,
+        key: Key | None = None,
     ) -> list[Any]:
         check = functools.partial(_check_run_options, self._model.path, run_options)
         check()
@@ -240,6 +263,8 @@ class InferenceSession(Described):
                 with interruptible(check):
                     runner = self._runner(frozenset(feeds.keys() & self._overridable.keys()))
                     results = runner.run(feeds, names, self._trace)
+                if key is not None:
+                    self._repeated.add(key, names, input_feed, feeds, runner, results)
             except HalfbyteError as error:
                 raise translated(error) from error
             except MemoryError as error:
