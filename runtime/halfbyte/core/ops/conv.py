@@ -5,6 +5,7 @@ Weights are packed when a program is captured: see :func:`pack_kernels`.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -32,14 +33,16 @@ def pack_kernels(w: npt.NDArray[Any], groups: int = 1) -> npt.NDArray[Any]:
     begins a new sixteen, and is padded with zeros.
     """
     m, c, *kernel = w.shape
-    width = m // groups
-    blocks = -(-width // TOGETHER)
-    k = c * int(np.prod(kernel))
-    by_tap = np.moveaxis(w, 1, -1).reshape(groups, width, k)
-    packed = np.zeros((groups, blocks * TOGETHER, k), w.dtype)
-    packed[:, :width] = by_tap
-    packed = packed.reshape(groups * blocks, TOGETHER, k).swapaxes(1, 2)
-    return np.ascontiguousarray(packed)
+    width, taps = m // groups, math.prod(kernel)
+    blocks, whole = -(-width // TOGETHER), width // TOGETHER
+    packed = np.zeros((groups, blocks, taps, c, TOGETHER), w.dtype)
+    rows = w.reshape(groups, width, c, taps)  # copied once, into their places
+    full = rows[:, : whole * TOGETHER].reshape(groups, whole, TOGETHER, c, taps)
+    packed[:, :whole] = full.transpose(0, 1, 4, 3, 2)
+    if whole < blocks:
+        rest = rows[:, whole * TOGETHER :]
+        packed[:, whole, :, :, : rest.shape[1]] = rest.transpose(0, 3, 2, 1)
+    return packed.reshape(groups * blocks, taps * c, TOGETHER)
 
 
 def pack_quantized(w: I8, groups: int = 1, *, joined: bool = True) -> I8:

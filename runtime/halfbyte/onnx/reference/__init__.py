@@ -7,16 +7,11 @@ anything runs; the element types are those of ONNX's schemas (`type_table`, writ
 `tools/make_type_table.py`). A node's inputs are checked before its definition or its lowering rule
 sees them, and types are checked from node to node before nodes are fused (`types`).
 
-docs/operators.md lists all operators, and which of them have kernels. Importing this package
-imports every module in it, which declares its operators.
+docs/operators.md lists all operators, and which of them have kernels. A module of definitions is
+imported when an operator of it is first looked up (`operator_index`, written by
+`tools/make_operator_index.py`).
 """
-
-import pkgutil
-from importlib import import_module
 
 from halfbyte.onnx.reference.registry import Body, Definition, define, find, lookup, operators
 
 __all__ = ["Body", "Definition", "define", "find", "lookup", "operators"]
-
-for _module in pkgutil.walk_packages(__path__, f"{__name__}."):
-    import_module(_module.name)

@@ -17,14 +17,19 @@ for an empty optional, dicts for maps, and `SparseTensor`.
 
 from __future__ import annotations
 
+import functools
 import inspect
+import pkgutil
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any, Protocol, TypeVar
 
 from halfbyte.errors import UnsupportedError
 from halfbyte.onnx.files.model import Graph
 from halfbyte.onnx.reference._shapes import UNKNOWN, Rule
+from halfbyte.onnx.reference.operator_index import OPERATORS
 
 GIVEN = frozenset({"outputs", "opset"})  # keywords that are not attributes
 MICROSOFT = "com.microsoft"
@@ -87,6 +92,11 @@ class Definition:
 
 
 _DEFINITIONS: dict[tuple[str, str], list[Definition]] = {}
+_PENDING: dict[tuple[str, str], list[str]] = {}  # operators -> modules that are not imported yet
+for _module, _names in OPERATORS.items():
+    for _name in _names.split():
+        _domain, _, _kind = _name.rpartition(":")
+        _PENDING.setdefault((_domain, _kind), []).append(_module)
 
 Meaning = TypeVar("Meaning", bound=Callable[..., Any])
 
@@ -126,17 +136,38 @@ def define(
 
 def find(domain: str, name: str, version: int) -> Definition | None:
     """The newest definition up to `version`; None where there is none."""
-    for definition in _DEFINITIONS.get((domain, name), ()):
+    for definition in _definitions(domain, name):
         if definition.since <= version:
             return definition
     return None
+
+
+def _definitions(domain: str, name: str) -> Sequence[Definition]:
+    """Every definition of an operator, the newest first, from the modules that have it."""
+    modules = _PENDING.get((domain, name), ())
+    for module in modules:
+        import_module(f"{__package__}.{module}")
+    if modules:
+        _PENDING.pop((domain, name), None)
+    elif (domain, name) not in _DEFINITIONS:
+        _import_all()  # a module that is not in the list may have it
+    return _DEFINITIONS.get((domain, name), ())
+
+
+@functools.cache
+def _import_all() -> None:
+    """Import every module of definitions."""
+    path = sys.modules[__package__].__path__
+    for module in pkgutil.walk_packages(path, f"{__package__}."):
+        import_module(module.name)
+    _PENDING.clear()
 
 
 def lookup(domain: str, name: str, version: int, where: str) -> Definition:
     """The newest definition up to `version`. Raises `UnsupportedError` where there is none."""
     definition = find(domain, name, version)
     if definition is None:
-        known = _DEFINITIONS.get((domain, name))
+        known = _definitions(domain, name)
         kind = f"{domain}.{name}" if domain else name
         reason = (
             f"version {version}; known from version {known[-1].since} on"
@@ -149,9 +180,10 @@ def lookup(domain: str, name: str, version: int, where: str) -> Definition:
 
 def versions(domain: str, name: str) -> list[Definition]:
     """Every definition of an operator, the newest first."""
-    return list(_DEFINITIONS.get((domain, name), ()))
+    return list(_definitions(domain, name))
 
 
 def operators() -> list[tuple[str, str]]:
     """Domain and name of every operator."""
+    _import_all()
     return sorted(_DEFINITIONS)
