@@ -29,7 +29,7 @@ from halfbyte.onnx.reference import Definition, lookup
 from halfbyte.onnx.shared_weights import SharedWeights
 from halfbyte.onnx.size_arrays import empty, is_sized, now, results_of
 from halfbyte.onnx.sizes import FixedSizeError
-from halfbyte.onnx.values import Array, Operand, Unknown, Value, dtype_of, key_of
+from halfbyte.onnx.values import Array, Operand, Unknown, Value, aligned, dtype_of, key_of
 from halfbyte.onnx.work import MAX_FOLDED, WORK, bytes_given, exact_work, folded, work_of
 
 
@@ -212,6 +212,7 @@ class Capture(Forms):
             raise EndOfProgramError
         specs = self._inferred(call, inputs)
         where = f"{self.model.path}: {self.node}"
+        inputs = [aligned(v) for v in inputs]
 
         def meaning(*arrays: Array) -> tuple[Array, ...]:
             remaining = iter(arrays)

@@ -35,6 +35,7 @@ from halfbyte.onnx.program_cache import ProgramCache
 from halfbyte.onnx.shared_weights import SharedWeights
 from halfbyte.onnx.sizes import FixedSizeError, Sizes
 from halfbyte.onnx.stages import Inside, Lifetimes, Observer, Opener, Scope, Stage
+from halfbyte.onnx.values import aligned
 from halfbyte.onnx.varying import Varying, named_shapes, take
 from halfbyte.onnx.work import WORK, exact_work
 
@@ -81,6 +82,9 @@ class GraphPrograms:
         self._varying: dict[Key, Varying] = {}  # by types and ranks of inputs
         self._bodies: dict[int, GraphPrograms] = {}  # by the identity of their graphs
         self._outside = sorted(outer_names(model.graph))
+        self._aligned: dict[str, Any] = {}  # copies of initializers at odd addresses
+        initializers = model.graph.initializers
+        self._mapped = initializers if isinstance(initializers, dict) else {}
         self._conditions = Conditions(model)
         self._lifetimes = Lifetimes(model.graph.nodes, outputs)
 
@@ -138,7 +142,7 @@ class GraphPrograms:
             if stage.last == len(nodes):
                 return
             node = nodes[stage.last]
-            scope: Values = ChainMap(values, *known.maps, {"": None})
+            scope: Values = ChainMap(values, *self._aligned_for(node), *known.maps, {"": None})
             work = exact_work(node, [scope.get(name) for name in node.inputs]) or 0
             if planning and work > WORK:
                 raise UnsupportedError(
@@ -149,6 +153,16 @@ class GraphPrograms:
             for name in stage.dead:
                 values.pop(name, None)
             at, new = stage.last + 1, set(node.outputs) - {""}
+
+    def _aligned_for(self, node: Node) -> list[dict[str, Any]]:
+        """The constants of a node between programs that its definition would copy in each run."""
+        if node.graphs:  # whose programs know constants by their identity
+            return []
+        for name in node.inputs:
+            value = None if name in self._aligned else self._mapped.get(name)
+            if value is not None and (copy := aligned(value)) is not value:
+                self._aligned[name] = copy
+        return [self._aligned]
 
     def _between(
         self, node: Node, scope: Values, stage: Stage, observer: Observer | None, planning: bool

@@ -74,6 +74,16 @@ def ints(array: Array) -> list[int]:
     return numbers
 
 
+def aligned(value: Any) -> Any:
+    """The value, where it is an array at an address that NumPy computes with; a copy of others.
+
+    NumPy would copy such an operand of a product in every run.
+    """
+    if type(value) is not np.ndarray or value.flags.aligned or value.dtype.hasobject:
+        return value
+    return value.copy()
+
+
 def sizes_of(buffer: Buffer) -> tuple[int, ...]:
     """The shape of a program's buffer while it is captured."""
     return buffer.shape  # type: ignore[return-value]
