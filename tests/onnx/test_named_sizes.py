@@ -267,3 +267,15 @@ def test_programs_are_kept_up_to_a_number_of_bytes() -> None:
     for count in (32, 31, 30):
         outputs_of(tiny, {"x0": net.numbers(count, 8)})
     assert len(tiny.programs()) == 1  # that of the last run
+
+
+def test_sizes_are_not_named_where_their_memory_would_be_too_much() -> None:
+    net = Net()
+    proto = net.proto(net.node("Exp", net.x(40, 8)))
+    calls = [{"x0": net.numbers(n, 8)} for n in (40, 41, 42)]
+    needed = 2 * 64 * 8 * 4  # 64 rows, in and out
+    for limit, named in ((needed - 1, False), (needed, True)):
+        run = runner(proto, max_bytes=limit)
+        for feeds in calls:
+            assert_close(outputs_of(run, feeds), by_definition(proto, feeds))
+        assert bool(run.programs()[-1].sizes) == named

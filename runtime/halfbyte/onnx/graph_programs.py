@@ -31,13 +31,14 @@ from halfbyte.onnx.files.initializers import release
 from halfbyte.onnx.files.model import Graph, Model, Node
 from halfbyte.onnx.passes import optimize_graph
 from halfbyte.onnx.passes.name_sizes import name_buffer
-from halfbyte.onnx.program_cache import ProgramCache
+from halfbyte.onnx.program_cache import ProgramCache, nbytes
 from halfbyte.onnx.shared_weights import SharedWeights
 from halfbyte.onnx.sizes import FixedSizeError, Sizes
 from halfbyte.onnx.stages import Inside, Lifetimes, Observer, Opener, Scope, Stage
 from halfbyte.onnx.values import aligned
 from halfbyte.onnx.varying import Varying, named_shapes, take
 from halfbyte.onnx.work import WORK, exact_work
+from halfbyte.room import available_bytes
 
 Known = ChainMap[str, Any]  # constants: computed by captures, and those of graphs
 Signature = tuple[tuple[str, np.dtype[Any] | str, tuple[int, ...]], ...]
@@ -285,8 +286,11 @@ class GraphPrograms:
                 stage = self._capture(0, values, known, conditions, False, sizes)
             except FixedSizeError as error:
                 varying.fix(error.variables)
-            else:
+                continue
+            # Memory is planned for larger sizes; where that is much, each set has a program.
+            if nbytes(stage.program) <= min(self._settings.cache.limit, available_bytes() // 2):
                 return (key[0], varying.key(key[1]), key[2], stage), stage
+            varying.fix(frozenset(sizes.places))
         return key, None
 
     def _capture(
