@@ -91,12 +91,13 @@ class Definition:
     types: str = ""
 
 
-_DEFINITIONS: dict[tuple[str, str], list[Definition]] = {}
 _PENDING: dict[tuple[str, str], list[str]] = {}  # operators -> modules that are not imported yet
 for _module, _names in OPERATORS.items():
     for _name in _names.split():
         _domain, _, _kind = _name.rpartition(":")
         _PENDING.setdefault((_domain, _kind), []).append(_module)
+# In the order of the list, whatever is imported first
+_DEFINITIONS: dict[tuple[str, str], list[Definition]] = {key: [] for key in _PENDING}
 
 Meaning = TypeVar("Meaning", bound=Callable[..., Any])
 
@@ -149,7 +150,7 @@ def _definitions(domain: str, name: str) -> Sequence[Definition]:
         import_module(f"{__package__}.{module}")
     if modules:
         _PENDING.pop((domain, name), None)
-    elif (domain, name) not in _DEFINITIONS:
+    elif not _DEFINITIONS.get((domain, name)):
         _import_all()  # a module that is not in the list may have it
     return _DEFINITIONS.get((domain, name), ())
 
