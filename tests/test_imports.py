@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.support.imports import imports
 
+FILLED = "halfbyte.onnx.reference.registry._DEFINITIONS"  # when operators are looked up
 MEASURED = {"halfbyte.text.footprint._at_import"}  # the memory of the process at import
 
 
@@ -51,7 +52,7 @@ def test_each_module_can_come_first_and_is_left_as_it_was(
 ) -> None:
     """No module changes another."""
     digests = values(repository, "first")
-    assert changed(together, digests) == set()
+    assert changed(together, digests) == {FILLED}
 
 
 def test_no_module_imports_what_imports_it() -> None:

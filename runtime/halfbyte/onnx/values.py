@@ -15,6 +15,8 @@ from halfbyte.errors import ProgramError
 
 Array = npt.NDArray[Any]
 
+MAX_COPIED = 16 << 20  # bytes of a constant that `aligned` copies
+
 
 @dataclass(eq=False)
 class Value:
@@ -77,11 +79,11 @@ def ints(array: Array) -> list[int]:
 def aligned(value: Any) -> Any:
     """The value, where it is an array at an address that NumPy computes with; a copy of others.
 
-    NumPy would copy such an operand of a product in every run.
+    NumPy would copy such an operand of a product in every run. Large ones stay in the file's pages.
     """
     if type(value) is not np.ndarray or value.flags.aligned or value.dtype.hasobject:
         return value
-    return value.copy()
+    return value.copy() if value.nbytes <= MAX_COPIED else value
 
 
 def sizes_of(buffer: Buffer) -> tuple[int, ...]:
