@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from halfbyte.text.encoder_loading import load_encoder
     from halfbyte.text.loading import load, load_bytes, load_url
     from halfbyte.text.model import LanguageModel
+    from halfbyte.text.standin import install_as_tokenizers
     from halfbyte.text.tokenizers import load_tokenizer
 
     __version__: str
@@ -25,6 +26,7 @@ __all__ = [
     "TextEncoder",
     "__version__",
     "install_as_onnxruntime",
+    "install_as_tokenizers",
     "load",
     "load_bytes",
     "load_encoder",
@@ -41,6 +43,7 @@ _PLACES = {
     "SessionOptions": "onnx.session",
     "TextEncoder": "text.encoder",
     "install_as_onnxruntime": "onnx.standin",
+    "install_as_tokenizers": "text.standin",
     "load": "text.loading",
     "load_bytes": "text.loading",
     "load_encoder": "text.encoder_loading",

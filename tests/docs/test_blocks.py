@@ -42,12 +42,14 @@ NOT_RUN = {
     "python tools/fit_thermal.py": "reads recordings; tests/device/test_fitting.py has them",
     "python tools/make_model.py --shape mistral-7b": "writes 4 GB for minutes",
     "python -m benches.browser.wide": "runs 4 GB; tests/browser/test_wide_memory.py has small ones",
+    "make packages": "installs from PyPI; its own result is the table below it",
     "pip wheel ": "builds; tests/packaging does",
     "pip install jupyterlite": "installs from PyPI; `make test-notebooks` does",
     "jupyter lite ": "needs JupyterLite; `make test-notebooks` does",
     "import micropip": "runs in Pyodide; tests/browser/test_packages.py does",
     "session = await halfbyte.open_session": "fetches; tests/browser/test_threads.py does",
     "import onnxruntime": "refused beside the real one; tests/onnx/session/test_standin.py",
+    "from tokenizers import": "refused beside the real one; tests/text/standin/test_install.py",
 }
 LANGUAGES = {"sh", "python", "toml"}  # "js" and "html" need a page: tests/browser, tests/notebooks
 PROGRAMS: dict[str, Callable[[list[str]], int]] = {"halfbyte": main, "quantize": quantize}

@@ -74,6 +74,23 @@ def pull(
     return folder / chosen.files[0] if chosen.files[0].endswith(".gguf") else folder
 
 
+def pull_file(repository: str, name: str, revision: str, token: str | None = None) -> Path:
+    """Fetch one file of a repository into the hub's cache, unless it is there already.
+
+    Raises
+    ------
+    HalfbyteError
+        The library is missing.
+    DownloadError
+        As for `pull`.
+    """
+    hub = _library()
+    try:
+        return Path(hub.hf_hub_download(repository, name, revision=revision, token=token))
+    except Exception as error:  # including those of the library's HTTP library, which changes
+        raise DownloadError(f"{repository}: {name}: {_explained(hub, error)}") from error
+
+
 def _files(
     hub: ModuleType, repository: str, revision: str | None
 ) -> tuple[list[str], dict[str, str]]:

@@ -124,7 +124,11 @@ _FAMILIES: dict[str, Split] = {
 SPLITS = {name: split for names, split in _FAMILIES.items() for name in names.split()}
 
 _CLIP = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
-_OTHER_KNOWN = (_CLIP, r"<\|startoftext\|>|<\|endoftext\|>|" + _CLIP)
+_OTHER_KNOWN = (
+    _CLIP, r"<\|startoftext\|>|<\|endoftext\|>|" + _CLIP,
+    # of normalizers that `transformers` makes
+    r"\s{2,}|[\n\r\t]", r"\A +| +\z", "\\A\u2581", "^\u2581+$", " +\u2581",
+)  # fmt: skip
 # Regular expressions whose time is proportional to a text's length.
 KNOWN = frozenset(_OTHER_KNOWN).union(*(split.patterns for split in SPLITS.values()))
 

@@ -135,7 +135,7 @@ class BaseTokenizer(ABC):
     def encode(
         self, text: str, add_special_tokens: bool = True, parse_special: bool = False
     ) -> list[int]:
-        text = _without_surrogates(text)
+        text = without_surrogates(text)
         ids = [*self.before] if add_special_tokens else []
         ids += self._encode_parts(text, parse_special)
         return ids + self.after if add_special_tokens else ids
@@ -148,7 +148,7 @@ class BaseTokenizer(ABC):
     def encode_with_offsets(
         self, text: str, add_special_tokens: bool = True, parse_special: bool = False
     ) -> tuple[list[int], list[Span]]:
-        text = _without_surrogates(text)
+        text = without_surrogates(text)
         pieces = [(token, 0, 0) for token in self.before if add_special_tokens]
         pieces += self._trace_parts(text, parse_special)
         pieces += [(token, len(text), len(text)) for token in self.after if add_special_tokens]
@@ -278,7 +278,7 @@ class Decoder:
         return self._utf8.decode(b"", final=True)
 
 
-def _without_surrogates(text: str) -> str:
+def without_surrogates(text: str) -> str:
     """The text with question marks in place of surrogates, of the same length."""
     try:
         text.encode()

@@ -30,7 +30,7 @@ def composites(text: str, form: Form = "NFC") -> Iterator[tuple[str, int, int]]:
     """Stretches of a text that are composed independently, and the spans that they come from."""
     start = 0
     for at in range(1, len(text) + 1):
-        if at < len(text) and (combining(text[at]) or _composes(text[start:at], text[at], form)):
+        if at < len(text) and (_is_mark(text[at]) or _composes(text[start:at], text[at], form)):
             continue
         stretch = text[start:at]
         composed = compose(stretch, form)
@@ -39,6 +39,11 @@ def composites(text: str, form: Form = "NFC") -> Iterator[tuple[str, int, int]]:
         else:
             yield composed, start, at
         start = at
+
+
+def _is_mark(character: str) -> bool:
+    """Whether it, or what it is decomposed to, moves among the marks beside it."""
+    return combining(normalize("NFD", character)[0]) > 0
 
 
 def _composes(head: str, character: str, form: Form) -> bool:

@@ -183,8 +183,8 @@ def _step(path: Path, step: dict[str, Any]) -> Step:
     kind = field(path, step, "type", str, "normalizer.")
     if kind in ("NFC", "NFD", "NFKC", "NFKD"):
         return NormalForm(cast(Form, kind))
-    if kind in _TABLES:
-        return Characters(_TABLES[kind]())
+    if kind in TABLES:
+        return Characters(TABLES[kind]())
     if kind == "BertNormalizer":
         return _bert(path, step)
     if kind == "Replace":
@@ -207,7 +207,7 @@ def _step(path: Path, step: dict[str, Any]) -> Step:
     raise UnsupportedError(f"{path}: expected a known normalizer, found {kind[:40]!r}")
 
 
-_TABLES = {"Lowercase": _Lowercase, "StripAccents": _WithoutMarks, "Nmt": _Nmt}
+TABLES = {"Lowercase": _Lowercase, "StripAccents": _WithoutMarks, "Nmt": _Nmt}
 
 
 def _bert(path: Path, step: dict[str, Any]) -> Step:

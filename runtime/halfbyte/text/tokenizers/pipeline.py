@@ -8,8 +8,7 @@ llama.cpp. Without such keys `tokenizer.ggml.model` is "huggingface", which llam
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -30,16 +29,11 @@ from halfbyte.formats.tokens import (
     USER_DEFINED,
 )  # fmt: skip
 from halfbyte.text.tokenizers import normalizers, splitting
+from halfbyte.text.tokenizers.added import AddedTokens
 from halfbyte.text.tokenizers.base import CACHED_LENGTH, CACHED_WORDS, BaseTokenizer, Piece, Span
 from halfbyte.text.tokenizers.decoders import make_decoder
-from halfbyte.text.tokenizers.literals import Literals
 from halfbyte.text.tokenizers.subwords import make_model
-from halfbyte.text.tokenizers.unicode_classes import WHITESPACE, WORD, translate
 from halfbyte.text.tokenizers.vocabulary import SPACE, Vocabulary
-
-_WORD_END = re.compile(translate(rf"[{WORD}]$").replace("$", r"\Z"))
-_SPACES = re.compile(translate(r"\s*"))
-_WORD_START = re.compile(translate(rf"[{WORD}]"))
 
 
 class PipelineTokenizer(BaseTokenizer):
@@ -81,7 +75,7 @@ class PipelineTokenizer(BaseTokenizer):
         self.before = self._around("bos", "before")
         self.after = self._around("eos", "after")
 
-    def _added_tokens(self, ids: set[int], normalize: bool) -> tuple[Literals, dict[str, int]]:
+    def _added_tokens(self, ids: set[int], normalize: bool) -> AddedTokens:
         tokens: dict[str, int] = {}
         for i in sorted(ids):
             token = self.vocabulary.tokens[i]
@@ -89,7 +83,10 @@ class PipelineTokenizer(BaseTokenizer):
                 token = normalizers.apply(self._normalizers, token)
             if token:
                 tokens.setdefault(token, i)
-        return Literals(tokens), tokens
+        return AddedTokens(tokens, self._single_word, self._lstrip, self._rstrip)
+
+    def _hidden(self, parse_special: bool) -> Container[int]:
+        return () if parse_special else self._control
 
     def _around(self, role: str, side: str) -> list[int]:
         """Special tokens before or after a text."""
@@ -120,12 +117,13 @@ class PipelineTokenizer(BaseTokenizer):
         return self._model(word)
 
     def _encode_parts(self, text: str, parse_special: bool) -> Iterator[int]:
-        for start, end, token in self._cut(text, parse_special, self._raw):
+        hidden = self._hidden(parse_special)
+        for start, end, token in self._raw.cut(text, hidden):
             if token is not None:
                 yield token
                 continue
             normal = normalizers.apply(self._normalizers, text[start:end])
-            for first, last, inner in self._cut(normal, parse_special, self._normal):
+            for first, last, inner in self._normal.cut(normal, hidden):
                 if inner is not None:
                     yield inner
                     continue
@@ -136,13 +134,14 @@ class PipelineTokenizer(BaseTokenizer):
                     yield from [i for i, _, _ in model(word)]
 
     def _trace_parts(self, text: str, parse_special: bool) -> Iterator[Piece]:
-        for start, end, token in self._cut(text, parse_special, self._raw):
+        hidden = self._hidden(parse_special)
+        for start, end, token in self._raw.cut(text, hidden):
             if token is not None:
                 yield token, start, end
                 continue
             normal, spans = normalizers.trace(self._normalizers, text[start:end])
             spans = [(a + start, b + start) for a, b in spans]
-            for first, last, inner in self._cut(normal, parse_special, self._normal):
+            for first, last, inner in self._normal.cut(normal, hidden):
                 if inner is not None:
                     yield inner, spans[first][0], spans[last - 1][1]
                 else:
@@ -155,31 +154,6 @@ class PipelineTokenizer(BaseTokenizer):
             for token, start, end in self._model(word):
                 if origins:
                     yield token, origins[start][0], origins[end - 1][1]
-
-    def _cut(
-        self, text: str, parse_special: bool, added: tuple[Literals, dict[str, int]]
-    ) -> Iterator[tuple[int, int, int | None]]:
-        """Spans of a text in order: of an added token, or (None) of the text between."""
-        literals, ids = added
-        at = 0
-        for start, end in literals.spans(text):
-            token = ids[text[start:end]]
-            if start < at or (token in self._control and not parse_special):
-                continue
-            if token in self._single_word and (
-                _WORD_START.match(text, end) or _WORD_END.search(text[max(0, start - 1) : start])
-            ):
-                continue
-            if token in self._lstrip:
-                start = at + len(text[at:start].rstrip(WHITESPACE))
-            if token in self._rstrip:
-                end = _SPACES.match(text, end).end()  # type: ignore[union-attr]
-            if start > at:
-                yield at, start, None
-            yield start, end, token
-            at = end
-        if at < len(text):
-            yield at, len(text), None
 
 
 def gemma4(file: ModelFile) -> ModelFile:

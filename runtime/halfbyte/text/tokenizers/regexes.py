@@ -61,7 +61,7 @@ def compiled(path: Path, step: dict[str, Any], where: str) -> re.Pattern[str]:
 
 def is_known(pattern: str) -> bool:
     """Whether a regular expression is known or plain."""
-    if pattern in KNOWN:
+    if pattern.replace("\r", r"\r").replace("\n", r"\n") in KNOWN:
         return True
     if len(pattern) > 1000 or not _PLAIN.fullmatch(pattern):
         return False

@@ -27,7 +27,7 @@ Range = tuple[int, int, bool]  # start, end, and whether the pattern matched
 
 def make_splitters(path: Path, steps: Iterable[dict[str, Any]]) -> list[Splitter]:
     """The steps of a pipeline; raises `FormatError` and `UnsupportedError`."""
-    return [_splitter(path, step) for step in steps]
+    return [make_splitter(path, step) for step in steps]
 
 
 def split(steps: Iterable[Splitter], text: str, spans: Spans, first: bool) -> list[Piece]:
@@ -38,7 +38,7 @@ def split(steps: Iterable[Splitter], text: str, spans: Spans, first: bool) -> li
     return pieces
 
 
-def _splitter(path: Path, step: dict[str, Any]) -> Splitter:
+def make_splitter(path: Path, step: dict[str, Any]) -> Splitter:
     kind = field(path, step, "type", str, "pre_tokenizer.")
     if kind == "ByteLevel":
         return _byte_level(path, step)

@@ -149,8 +149,13 @@ def _class(name: str, last: int) -> str:
     return written([(a, min(b, last)) for a, b in ranges(name) if a <= last])
 
 
-# Equivalent patterns whose time is not quadratic in a run.
-_LINEAR = {r"\s+$": r"(?<!\s)\s++\Z"}
+# Equivalent patterns in Python's syntax, whose time is not quadratic in a run.
+_LINEAR = {
+    r"\s+$": r"(?<!\s)\s++\Z",
+    r"\A +| +\z": r"\A +|(?<! ) ++\Z",
+    " +\u2581": "(?<! ) ++\u2581",
+    "^\u2581+$": "(?m:^\u2581+$)",
+}
 
 
 def translate(pattern: str, last: int = _LAST) -> str:
