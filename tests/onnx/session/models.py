@@ -11,10 +11,10 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from halfbyte.onnx.standin import make_modules
+from halfbyte.onnx.standin import PACKAGE, contents
 
 ONNX_RUNTIME: ModuleType = onnxruntime
-HALFBYTE: ModuleType = make_modules()["onnxruntime"]
+HALFBYTE: ModuleType = PACKAGE.modules(contents())["onnxruntime"]
 ONNX_RUNTIME.set_default_logger_severity(4)
 
 FLOAT, INT64, STRING, BOOL = (

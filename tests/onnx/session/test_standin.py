@@ -78,7 +78,7 @@ from onnxruntime.capi import _pybind_state, onnxruntime_pybind11_state
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument
 from onnxruntime.capi.onnxruntime_inference_collection import IOBinding
 absent = []
-for name in ("onnxruntime.tools", "onnxruntime.quantization", "onnxruntime.datasets"):
+for name in ("onnxruntime.tools", "onnxruntime.training", "onnxruntime.datasets"):
     try:
         importlib.import_module(name)
     except ModuleNotFoundError:
@@ -93,7 +93,7 @@ print(json.dumps([
 """
     real = version("onnxruntime")
     result = python(HIDE + code)
-    parts = ["onnxruntime.tools", "onnxruntime.quantization", "onnxruntime.datasets"]
+    parts = ["onnxruntime.training"]
     assert result == ["halfbyte", real, "onnxruntime", [], parts, True, True, real]
 
 

@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.onnx.files import dtypes
+from halfbyte.onnx.files.model import SparseTensor
+from halfbyte.onnx.session.sparse import SparseTensor as Sparse
 
 Array = npt.NDArray[Any]
 
@@ -55,6 +57,8 @@ def to_caller(value: Any) -> Any:
     """A graph's value in the form of callers."""
     if isinstance(value, list):
         return [to_caller(item) for item in value]
+    if isinstance(value, SparseTensor):
+        return Sparse(value)
     if not isinstance(value, np.ndarray) or value.dtype not in _NAMES:
         return value
     module = _ml_dtypes()

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from halfbyte.onnx.session.described import Described
 from halfbyte.onnx.session.errors import RuntimeProblem, ValueProblem
 from halfbyte.onnx.session.values import OrtValue, check_device, sizes_of
+from halfbyte.onnx.session.vectors import OrtValueVector
 
 
 class IOBinding:
@@ -82,6 +83,14 @@ class IOBinding:
     def get_outputs(self) -> list[OrtValue]:
         """The results of the last run, in the order in which outputs were bound."""
         return list(self._results)
+
+    def get_outputs_as_ortvaluevector(self) -> OrtValueVector:
+        """As `get_outputs`, in the form that training packages use."""
+        return OrtValueVector(self._results)
+
+    @property
+    def _iobinding(self) -> IOBinding:  # the object in C++, which packages pass on
+        return self
 
     def copy_outputs_to_cpu(self) -> list[Any]:
         """The results of the last run as arrays."""

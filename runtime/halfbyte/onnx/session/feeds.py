@@ -12,6 +12,7 @@ from halfbyte.onnx.files.model import SparseTensor, TypeInfo, ValueInfo
 from halfbyte.onnx.session.arrays import from_caller
 from halfbyte.onnx.session.errors import Fail, InvalidArgument, RuntimeProblem
 from halfbyte.onnx.session.metadata import element_name, type_name
+from halfbyte.onnx.session.sparse import SparseTensor as Sparse
 from halfbyte.onnx.session.values import OrtValue
 
 Array = npt.NDArray[Any]
@@ -37,6 +38,8 @@ def checked_feed(value: Any, info: ValueInfo, where: str) -> Any:
     """
     if isinstance(value, OrtValue):
         value = value._value
+    if isinstance(value, Sparse):
+        value = value.tensor
     kind = info.type
     return value if kind is None else _checked(value, kind, where)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from types import UnionType
@@ -16,6 +16,7 @@ from halfbyte.formats.mapped import Buffer
 from halfbyte.onnx.program_cache import LIMIT
 from halfbyte.onnx.session import errors
 from halfbyte.onnx.session.errors import RuntimeProblem, TypeProblem
+from halfbyte.onnx.session.providers import check_providers
 from halfbyte.onnx.session.values import OrtValue
 
 
@@ -117,6 +118,7 @@ class SessionOptions(_Checked):
     _config: dict[str, str] = field(default_factory=dict, init=False, repr=False)
     _initializers: dict[str, OrtValue] = field(default_factory=dict, init=False, repr=False)
     _files: dict[str, Buffer] = field(default_factory=dict, init=False, repr=False)
+    _providers: list[str] = field(default_factory=list, init=False, repr=False)
     _sizes: dict[str, int] = field(default_factory=dict, init=False, repr=False)
     _denoted: dict[str, int] = field(default_factory=dict, init=False, repr=False)
     _canceled: bool = field(default=False, init=False, repr=False)
@@ -163,9 +165,33 @@ class SessionOptions(_Checked):
         for name, buffer, length in zip(names, buffers, lengths, strict=True):
             self._files[name] = np.frombuffer(buffer, np.uint8)[:length]
 
+    def add_provider(self, name: str, options: Mapping[str, str]) -> None:
+        """Choose a provider; there is one, and others are warned of."""
+        check_providers([name], None)
+        self._providers.append(name)
+
+    def add_provider_for_devices(
+        self, ep_devices: Sequence[Any], provider_options: Mapping[str, str]
+    ) -> None:
+        """Choose the provider of devices, which `get_ep_devices` lists."""
+        for device in ep_devices:
+            self.add_provider(device.ep_name, provider_options)
+
     def has_providers(self) -> bool:
-        """Whether providers were added: never."""
-        return False
+        """Whether providers were added."""
+        return bool(self._providers)
+
+    def set_provider_selection_policy(self, policy: Any) -> None:
+        """Do nothing: there is one device."""
+
+    def set_provider_selection_policy_delegate(self, delegate: Callable[..., Any]) -> None:
+        """Do nothing: there is one device."""
+
+    def set_ep_context_data_read_func(self, func: Callable[..., Any]) -> None:
+        """Do nothing: models of providers are refused."""
+
+    def clear_ep_context_data_read_func(self) -> None:
+        """Do nothing: models of providers are refused."""
 
     def register_custom_ops_library(self, path: str) -> None:
         """Refuse a library of operators, which is machine code for ONNX Runtime."""
@@ -186,6 +212,10 @@ class RunOptions(_Checked):
     terminate: bool = False
     only_execute_path_to_fetches: bool = False
     _config: dict[str, str] = field(default_factory=dict, init=False, repr=False)
+
+    def add_active_adapter(self, adapter: Any) -> None:
+        """Refuse an adapter: a graph's adapters are weights in its file."""
+        raise errors.NotImplemented("RunOptions.add_active_adapter: adapters are not in halfbyte")
 
     def add_run_config_entry(self, key: str, value: str) -> None:
         """Store a setting; none has an effect here."""

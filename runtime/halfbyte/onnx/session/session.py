@@ -28,7 +28,7 @@ from halfbyte.onnx.session import errors
 from halfbyte.onnx.session.arrays import to_caller
 from halfbyte.onnx.session.binding import IOBinding
 from halfbyte.onnx.session.checking import check_nodes
-from halfbyte.onnx.session.described import Described
+from halfbyte.onnx.session.compatible import Compatible
 from halfbyte.onnx.session.errors import (
     Fail,
     ModelLoadCanceled,
@@ -73,7 +73,7 @@ class SessionMemory(NamedTuple):
 MAX_RUNNERS = 4  # sets of replaced initializers; each has packed weights of its own
 
 
-class InferenceSession(Described):
+class InferenceSession(Compatible):
     """A model ready to run. Several threads may use one session: their runs take turns, in the
     order of the calls.
 

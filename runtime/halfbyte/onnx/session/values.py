@@ -16,6 +16,7 @@ from halfbyte.onnx.files.model import SparseTensor
 from halfbyte.onnx.session.arrays import from_caller, to_caller
 from halfbyte.onnx.session.errors import InvalidArgument, RuntimeProblem, TypeProblem
 from halfbyte.onnx.session.metadata import element_name
+from halfbyte.onnx.session.sparse import SparseTensor as Sparse
 
 Array = npt.NDArray[Any]
 MAX_DIMENSIONS = 64  # NumPy's limit
@@ -78,6 +79,17 @@ class OrtValue:
     def from_dlpack(cls, data: Any, /) -> OrtValue:
         """A value that shares the memory of another library's tensor on the processor."""
         return cls.ortvalue_from_numpy(np.from_dlpack(data))
+
+    @classmethod
+    def ort_value_from_sparse_tensor(cls, sparse_tensor: Sparse) -> OrtValue:
+        """A value of a sparse tensor."""
+        return cls(sparse_tensor.tensor)
+
+    def as_sparse_tensor(self) -> Sparse:
+        """The sparse tensor; raises `RuntimeProblem` for other values."""
+        if not isinstance(self._value, SparseTensor):
+            raise RuntimeProblem(f"a value of {self.data_type()}: expected a sparse tensor")
+        return Sparse(self._value)
 
     def numpy(self) -> Any:
         """The array, or a list of arrays for a sequence."""

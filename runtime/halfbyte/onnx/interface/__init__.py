@@ -1,0 +1,1 @@
+"""What `onnxruntime` offers besides sessions: functions, backends, settings, refused names."""
