@@ -1,4 +1,4 @@
-"""An unchanged package from PyPI that requires onnxruntime, installed by micropip in Pyodide."""
+"""The stand-ins in Pyodide: an unchanged package that requires onnxruntime, and `tokenizers`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from tests.browser.conftest import Python
 from tests.onnx.session.mutants import network
 from tests.onnx.session.test_standin import IDENTIFY
 from tests.support.packages import CLICK, MAGIKA, fetch
+from tests.text.standin.judge import PARTS
+from tests.text.standin.test_tokenizer import small
+from tests.text.tokenizers.strings import strings
 
 import halfbyte
 
@@ -78,3 +81,30 @@ def test_results_of_a_session_equal_native_ones(python: Python) -> None:
     result, in_numpy = python.run(code)
     np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
     assert in_numpy == []
+
+
+TOKENIZE = """
+import json
+import halfbyte
+halfbyte.install_as_tokenizers()
+from importlib.metadata import version
+from tokenizers import Tokenizer
+tokenizer = Tokenizer.from_str({content!r})
+tokenizer.enable_truncation(20, stride=2)
+encodings = tokenizer.encode_batch(json.loads({asked}))
+parts = [[getattr(e, part) for part in {parts}] for e in encodings]
+[version("tokenizers"), json.dumps(parts), [len(e.overflowing) for e in encodings]]
+"""
+
+
+def test_tokenizers(python: Python) -> None:
+    theirs, asked = small(), [text for text in strings(150) if text.isprintable()]
+    content = theirs.to_str()
+    theirs.enable_truncation(20, stride=2)
+    code = TOKENIZE.format(content=content, asked=repr(json.dumps(asked)), parts=PARTS)
+    version, parts, overflowing = python.run(code)
+    expected = theirs.encode_batch(asked)
+    wanted = [[getattr(e, part) for part in PARTS] for e in expected]
+    assert json.loads(parts) == json.loads(json.dumps(wanted))
+    assert overflowing == [len(e.overflowing) for e in expected]
+    assert version.startswith("0.23")

@@ -42,7 +42,6 @@ NOT_RUN = {
     "python tools/fit_thermal.py": "reads recordings; tests/device/test_fitting.py has them",
     "python tools/make_model.py --shape mistral-7b": "writes 4 GB for minutes",
     "python -m benches.browser.wide": "runs 4 GB; tests/browser/test_wide_memory.py has small ones",
-    "make packages": "installs from PyPI; its own result is the table below it",
     "pip wheel ": "builds; tests/packaging does",
     "pip install jupyterlite": "installs from PyPI; `make test-notebooks` does",
     "jupyter lite ": "needs JupyterLite; `make test-notebooks` does",
