@@ -89,6 +89,21 @@ def test_options(seed: int, tokenizers: list[tuple[judge.Tokenizer, Tokenizer]])
     assert compared > 75
 
 
+@pytest.mark.parametrize("prefix", [True, False])
+def test_spans_without_spaces(
+    prefix: bool, tokenizers: list[tuple[judge.Tokenizer, Tokenizer]]
+) -> None:
+    """The space that was put before each of several words is not in its span."""
+    theirs, ours = tokenizers[1]
+    for one, module in ((theirs, judge.processors), (ours, processors)):
+        one.no_truncation()
+        one.no_padding()
+        one.post_processor = processor(module, 2, trim=True, prefix=prefix)
+    for words in ([" a", " word", "  two ", "b"], [" ", "  "]):
+        expected = theirs.encode(words, is_pretokenized=True)
+        assert ours.encode(words, is_pretokenized=True).offsets == expected.offsets
+
+
 def test_methods(tokenizers: list[tuple[judge.Tokenizer, Tokenizer]]) -> None:
     theirs, ours = tokenizers[1]
     for one in (theirs, ours):

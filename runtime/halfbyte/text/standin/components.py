@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from halfbyte.errors import FormatError, UnsupportedError
-from halfbyte.formats.json_file import field, kind_of, parse_json
+from halfbyte.formats.json_file import field, kind_of, optional, parse_json
 
 WHERE = Path("tokenizers")  # in messages: a part does not know its file
 REQUIRED: Any = object()
@@ -106,15 +106,17 @@ class Component:
             raise UnsupportedError(
                 f"{WHERE}: {cls.KIND}: expected one of {known}, found {kind[:40]!r}"
             )
-        return found.parse(state)  # type: ignore[return-value]
+        try:
+            return found.parse(state)  # type: ignore[return-value]
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise FormatError(f"{WHERE}: {cls.KIND} {kind}: is malformed: {error}") from None
 
     @classmethod
     def parse(cls, state: dict[str, Any]) -> Self:
         """As `from_state`, for this type."""
         component = cls.__new__(cls)
-        names = cls.NAMES
         component.fields = {
-            name: state.get(names.get(name, name), None if default is REQUIRED else default)
+            name: _field(state, cls.NAMES.get(name, name), default, f"{cls.KIND}.")
             for name, default in cls.FIELDS.items()
         }
         component.made = None
@@ -183,6 +185,13 @@ class Steps(Component):
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.steps_in_order)
+
+
+def _field(state: dict[str, Any], name: str, default: Any, where: str) -> Any:
+    """A field of a file, of its default's type if that says one."""
+    if default is REQUIRED or default is None or isinstance(default, tuple):
+        return state.get(name)
+    return optional(WHERE, state, name, default, type(default), where)
 
 
 def _restored(kind: type[Component], state: bytes) -> Component:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from halfbyte.errors import FormatError, HalfbyteError
-from halfbyte.formats.json_file import optional, parse_json, read_json
+from halfbyte.formats.json_file import field, optional, parse_json, read_json
 from halfbyte.outputs import write_file
 from halfbyte.text.standin.added import AddedVocabulary, token_of_state
 from halfbyte.text.standin.components import WHERE, written
@@ -100,9 +100,9 @@ class Saved:
                 )
             tokenizer = cls(model_from_state(optional(WHERE, data, "model", {}, dict)))
             for name, read in _PARTS.items():
-                value = data.get(_NAMES.get(name, name))
-                if value is not None:
-                    setattr(tokenizer, name, read(value))
+                key = _NAMES.get(name, name)
+                if data.get(key) is not None:
+                    setattr(tokenizer, name, read(field(WHERE, data, key, dict)))
             tokens = [token_of_state(t) for t in optional(WHERE, data, "added_tokens", [], list)]
             tokenizer.added.add(
                 (token for _, token in tokens), tokenizer.model, tokenizer.normalizer

@@ -171,12 +171,11 @@ class TemplateProcessing(PostProcessor):
 
     TYPE = "TemplateProcessing"
     FIELDS: ClassVar[dict[str, Any]] = {
-        "single": "$0", "pair": "$A:0 $B:1", "special_tokens": ()
+        "single": None, "pair": None, "special_tokens": None
     }  # fmt: skip
 
     def __init__(self, single: Any = None, pair: Any = None, special_tokens: Any = None) -> None:
-        given = {"single": single, "pair": pair, "special_tokens": special_tokens}
-        super().__init__(**{name: value for name, value in given.items() if value is not None})
+        super().__init__(single or "$0", pair or "$A:0 $B:1", special_tokens or ())
         self.use()
 
     def read(self, name: str, value: Any) -> Any:
@@ -191,13 +190,22 @@ class TemplateProcessing(PostProcessor):
         known = optional(WHERE, self.fields, "special_tokens", {}, dict, "post_processor.")
         for entry in known.values():
             ids, tokens = entry.get("ids"), entry.get("tokens")
-            if not isinstance(ids, list) or not isinstance(tokens, list) or len(ids) != len(tokens):
+            kinds = {type(value) for value in ids} | {type(value) for value in tokens}
+            if not kinds <= {int, str} or len(ids) != len(tokens):
                 raise FormatError(
                     f"{WHERE}: 'post_processor.special_tokens': expected as many ids as tokens"
                 )
         for name in ("single", "pair"):
             for piece in field(WHERE, self.fields, name, list, "post_processor."):
                 ((kind, entry),) = piece.items()
+                field(WHERE, entry, "type_id", int, f"post_processor.{name}.")
+                if kind not in ("SpecialToken", "Sequence") or (
+                    kind == "Sequence" and entry.get("id") not in ("A", "B")
+                ):
+                    raise FormatError(
+                        f"{WHERE}: 'post_processor.{name}': {str(piece)[:80]} is not a part of a "
+                        "template"
+                    )
                 if kind == "SpecialToken" and entry["id"] not in known:
                     raise FormatError(
                         f"{WHERE}: 'post_processor.{name}': {str(entry['id'])[:40]!r} is not among "

@@ -11,6 +11,7 @@ from halfbyte.formats.json_file import field, optional
 from halfbyte.text.standin.components import WHERE
 from halfbyte.text.standin.encoding import Encoding, check_side
 
+MAX_LENGTH = 1 << 24  # tokens; no model reads as many
 STRATEGIES = {
     "longest_first": "LongestFirst", "only_first": "OnlyFirst", "only_second": "OnlySecond"
 }  # fmt: skip
@@ -131,6 +132,10 @@ class Padding:
 
     def __post_init__(self) -> None:
         check_side(self.direction)
+        for name in ("length", "pad_to_multiple_of"):
+            size = getattr(self, name)
+            if size is not None and not 0 <= size <= MAX_LENGTH:
+                raise ValueError(f"{name}: expected 0 to {MAX_LENGTH}, found {size}")
 
     def apply(self, encodings: Sequence[Encoding]) -> None:
         """Pad encodings to the same length."""
