@@ -69,6 +69,8 @@ EXCLUSIONS: list[Exclusion] = [
      "masks that are broadcast"),
     ("BatchNormalization.*one output more", "accepts", "statistics of versions 7 to 9"),
     ("RMSNorm", "accepts: .*Scale and", "scales that are broadcast"),
+    ("Einsum", "refuses: .*label", "it broadcasts a label of two sizes"),
+    ("PRelu.*x0", "refuses: .*slope", "its result may be larger than x"),
     ("GroupNorm", "refuses: .*scale or bias", "its function takes vectors of any shape that fits"),
     ("GroupNorm", "accepts: .*reshape_helper", "images without elements"),
     ("ConvTranspose", "accepts: .*(dimension is|output_padding|output_shape)",

@@ -167,6 +167,12 @@ def elementwise() -> Iterator[Case]:
     yield case("Pow", N.positive(2, 3), np.full(1, 0.5, np.float32), known=[1], label="root")
     yield case("Clip", N.f(2, 3), one(-0.5), one(0.5), known=[1, 2])
     yield case("Clip", N.f(2, 3), opset=9, min=-0.5, max=0.5)
+    for name in ("Max", "Min"):
+        yield case(name, N.f(2, 3, 4), one(0.25), known=[1], opset=13)
+        yield case(name, N.f(2, 3, 4), N.f(3, 1), N.f(2, 3, 4), opset=13, label="three")
+    yield case("Elu", N.f(2, 3), alpha=0.5)
+    yield case("Softplus", N.f(2, 3))
+    yield case("PRelu", N.f(2, 3, 4), N.f(3, 1), known=[1])
     yield case("Cast", N.below(9, 2, 3), to=1)
     yield case("Cast", N.u8(2, 3), to=1, label="bytes")
     yield case("Dropout", N.f(2, 3), one(0.5), one(False, np.bool_), known=[1, 2])
@@ -217,6 +223,9 @@ def pads() -> Iterator[Case]:
     """Axes that are continued."""
     x = N.f(3, 4, 5)
     yield case("Pad", x, i64(0, 1, 2, 1, 0, 3), known=[1], label="constant")
+    for mode in ("DCR", "CRD"):
+        yield case("DepthToSpace", N.f(2, 12, 3, 4), blocksize=2, mode=mode, label=mode)
+    yield case("SpaceToDepth", N.f(2, 3, 4, 6), blocksize=2)
     yield case("Pad", x, i64(1, 2), one(0.5), i64(-1), known=[1, 2, 3], opset=18)
     yield case("Pad", x, opset=9, pads=[0, 0, 2, 1, 0, 0], value=1.5)
     for mode in ("edge", "reflect"):
@@ -284,6 +293,10 @@ def windows() -> Iterator[Case]:
     yield case("Conv", image, N.f(6, 4, 3, 2), N.f(6), known=known, **kernel)
     yield case("Conv", image, N.f(6, 2, 3, 2), N.f(6), known=known, group=2, label="groups")
     yield case("Conv", image, N.f(4, 1, 3, 2), N.f(4), known=known, group=4, label="depthwise")
+    yield case("Conv", image, N.f(12, 1, 3, 2), N.f(12), known=known, group=4, strides=[2, 1],
+               label="multiplied")  # fmt: skip
+    yield case("Conv", image, N.f(3, 4, 3, 3), N.f(3), known=known, dilations=[9, 3],
+               pads=[9, 3, 9, 3], label="beyond")  # fmt: skip
     yield case("Conv", line, N.f(5, 4, 3), N.f(5), known=known, pads=[1, 2], label="line")
     volume = N.f(2, 4, 3, 5, 4)
     yield case("Conv", volume, N.f(3, 4, 2, 2, 3), N.f(3), known=known, label="volume",
@@ -359,6 +372,8 @@ def products() -> Iterator[Case]:
     x = N.f(2, 3, 4)
     yield case("MatMul", x, N.f(4, 5), known=[1])
     yield case("MatMul", x, N.f(2, 4, 5), label="stack")
+    yield case("Einsum", N.f(2, 3, 4, 5), N.f(3, 6, 5), known=[1], equation="bhwc,hkc->bhwk")
+    yield case("Einsum", N.f(2, 3, 4), N.f(2, 4, 5), equation="bij,bjk->kbi", label="turned")
     yield case("Gemm", N.f(3, 4), N.f(4, 5), N.f(5), known=[1, 2], alpha=0.5, beta=2.0)
     yield case("Gemm", N.f(4, 3), N.f(5, 4), N.f(5), known=[1, 2], transA=1, transB=1, label="turn")
     yield case("Gemm", N.f(3, 4), N.f(4, 5), N.f(3, 5), known=[1], label="residual")
@@ -427,6 +442,14 @@ def quantized() -> Iterator[Case]:
     yield case(
         "QLinearMatMul", rows, scale, zero, N.i8(8, 4), one(0.02), signed, one(0.3), zero,
         known=all_known[:7],
+    )  # fmt: skip
+    yield case(
+        "QLinearMatMul", rows, scale, zero, N.u8(2, 8, 4), one(0.02), zero, one(0.3), zero,
+        known=[1, 2, 4, 5, 6, 7], label="stack",
+    )  # fmt: skip
+    yield case(
+        "QLinearMatMul", N.u8(2, 300), scale, zero, N.i8(300, 3), one(0.02), one(3, np.int8),
+        one(9.0), zero, known=[1, 2, 3, 4, 5, 6, 7], label="long",
     )  # fmt: skip
     yield microsoft(
         "QGemm", rows[0], scale, zero, N.i8(8, 4), scales, np.zeros(4, np.int8), bias, one(0.3),
@@ -574,6 +597,8 @@ def channels_last() -> Iterator[Case]:
         ("mixed", "Reshape", (i64(2, 18, 4),), {}),
         ("flat", "Flatten", (), {"axis": 1}),
         ("squeezed", "Unsqueeze", (i64(0, 3),), {}),
+        ("elu", "Elu", (), {}),
+        ("blocks", "SpaceToDepth", (), {"blocksize": 1}),
     ):
         g = _Chain(f"last-{label}")
         y = g.do(operator, pixels(g), *(g.w(v) for v in numbers), **attributes)
@@ -582,6 +607,9 @@ def channels_last() -> Iterator[Case]:
     g = _Chain("last-Concat")
     x, y = pixels(g), pixels(g)
     g.do("Concat", x, g.x(N.f(2, 1, 3, 4)), y, g.w(N.f(2, 2, 3, 4)), axis=1)
+    yield g.case()
+    g = _Chain("last-Max")
+    g.do("Max", pixels(g), pixels(g), g.x(N.f(1, 4)))
     yield g.case()
     g = _Chain("last-tokens")  # to rows of channels and back
     y = g.do("Reshape", pixels(g), g.w(i64(2, 6, -1)))

@@ -232,23 +232,29 @@ def _merged(r: Rewriter, name: str) -> tuple[str, list[Node]] | None:
     """The same for [b h, t, d] that is transposed and then seen as [b, h, d, t]."""
     outer = r.producer(name, "Reshape")
     turn = None if outer is None else r.producer(outer.inputs[0], "Transpose")
-    inner = None if turn is None else r.producer(turn.inputs[0], "Reshape")
-    if outer is None or turn is None or inner is None:
+    if outer is None or turn is None or list(turn.attributes.get("perm", ())) != [0, 2, 1]:
         return None
-    one, two = (r.constant("".join(node.inputs[1:2])) for node in (inner, outer))
-    if list(turn.attributes.get("perm", ())) != [0, 2, 1] or one is None or two is None:
+    before, after = _shape(r, turn.inputs[0]), _shape(r, name)
+    if before is None or after is None or len(before) != 3 or len(after) != 4:
         return None
-    if one.ndim != 1 or two.ndim != 1:
-        return None
-    before, after = one.tolist(), two.tolist()
-    if len(before) != 3 or len(after) != 4 or before[1:] != after[:1:-1] or 0 in after:
-        return None
-    if min(before[1:]) < 1:
+    if before[1:] != after[:1:-1] or 0 in after or min(before[1:]) < 1:
         return None
     wanted = np.array([*after[:2], *before[1:]], np.int64)
     new = r.fresh(name)
     node = make_node("Reshape", [turn.inputs[0], r.add_constant(wanted)], [new])
     return new, [node]
+
+
+def _shape(r: Rewriter, name: str) -> list[int] | None:
+    """The shape that a constant gives to a value; -1 and 0 are those of Reshape."""
+    node = r.producer(name, "Reshape", "Transpose")
+    if node is None:
+        return None
+    if node.op_type == "Reshape":
+        wanted = r.constant("".join(node.inputs[1:2]))
+        return None if wanted is None or wanted.ndim != 1 else [int(d) for d in wanted]
+    shape, perm = _shape(r, node.inputs[0]), node.attributes.get("perm", ())
+    return [shape[i] for i in perm] if shape and len(shape) == len(perm) else None
 
 
 def _is_number(r: Rewriter, name: str) -> bool:

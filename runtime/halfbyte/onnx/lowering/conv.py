@@ -18,12 +18,14 @@ from halfbyte.errors import ProgramError
 from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.lowering.elementwise import apply, combine
 from halfbyte.onnx.lowering.linear import vector
+from halfbyte.onnx.lowering.move import side_by_side
 from halfbyte.onnx.lowering.registry import MICROSOFT, lower
 from halfbyte.onnx.lowering.volume import volume_conv, volume_pool
 from halfbyte.onnx.reference._windows import counts, make_window
 from halfbyte.onnx.values import Array, Operand, Value, key_of, sizes_of
 
 _INFINITE = float("inf")
+COPIES = 4  # results for each channel, up to which a convolution is depthwise
 _FUNCTIONS = {"LeakyRelu": "leaky_relu", "Sigmoid": "sigmoid", "Tanh": "tanh",
               "HardSigmoid": "hard_sigmoid"}  # fmt: skip
 
@@ -67,6 +69,32 @@ class Sliding:
         )  # fmt: skip
         self.attributes = dict(zip(names, numbers, strict=True))
         self.ends = both(window.ends, 0)
+
+    def trim(self, x: Value, w: Array) -> Array:
+        """Leave out the first and last taps of a convolution that see only padding of x; returns
+        the other weights.
+
+        Dilated kernels have such taps where images are small.
+        """
+        missing = 4 - w.ndim
+        if self.volume or not all(isinstance(d, int) for d in x.shape):
+            return w
+        for axis, name, edge in ((2, "h", "top"), (3, "w", "left")):
+            if axis < 2 + missing:
+                continue
+            size, count = x.shape[axis - missing], self.attributes["p" if name == "h" else "q"]
+            step, between = self.attributes[f"stride_{name}"], self.attributes[f"dilation_{name}"]
+            before = self.attributes[edge]
+            taps = w.shape[axis - missing]
+            first, last = 0, taps
+            while first < taps - 1 and between <= before and (count - 1) * step < before:
+                first, before = first + 1, before - between
+            while last > first + 1 and (last - 1 - first) * between - before >= size:
+                last -= 1
+            if last - first < taps:
+                w = w[(slice(None),) * (axis - missing) + (slice(first, last),)]
+                self.attributes |= {f"kernel_{name}": last - first, edge: before}
+        return w
 
 
 def sliding(
@@ -147,11 +175,13 @@ def fused_conv(
         map(math.isnan, activation_params)
     ):
         return None
+    w = window.trim(x, w)
     low, high, function = _activation(activation, activation_params)
-    depthwise = group == m == x.shape[1] and not window.volume
+    depthwise = group == x.shape[1] and not window.volume
+    depthwise = depthwise and (m == group or (m <= COPIES * group and group > 1))
     added_later = depthwise and z is not None  # the depthwise kernel has no sum
     limits = {"lo": -_INFINITE, "hi": _INFINITE} if added_later else {"lo": low, "hi": high}
-    value = _convolved(c, x, w, vector(c, b, m), z, window, group, limits, depthwise=depthwise)
+    value = _convolved(c, x, w, b, z, window, group, limits, depthwise=depthwise)
     if added_later and value is not None and isinstance(z, Value):
         value = combine(c, "add", value, z)
         value = apply(c, value, "clip", low, high) if value and (low, high) != _NONE else value
@@ -161,10 +191,13 @@ def fused_conv(
 
 
 def _convolved(
-    c: Capture, x: Value, w: Array, bias: Buffer, z: Operand, window: Sliding, group: int,
+    c: Capture, x: Value, w: Array, b: Array | None, z: Operand, window: Sliding, group: int,
     limits: dict[str, float], *, depthwise: bool,
 ) -> Value | None:  # fmt: skip
     """The convolution with its sum and limits; depthwise without its sum."""
+    bias = vector(c, b, len(w))
+    if depthwise and len(w) > group:
+        return _multiplied(c, x, w, b, window, group, limits)
     if window.volume:
         r = c.channels_last(z) if isinstance(z, Value) else None
         volume = volume_conv(c, c.channels_last(x), w, bias, r, window.volume, group, limits)
@@ -178,6 +211,30 @@ def _convolved(
         operands += [image(c, z)] if isinstance(z, Value) else []
         y = ops.conv2d(*operands, groups=group, **window.attributes, **limits)
     return result(c, y, len(x.shape))
+
+
+def _multiplied(
+    c: Capture, x: Value, w: Array, b: Array | None, window: Sliding, group: int,
+    limits: dict[str, float],
+) -> Value | None:  # fmt: skip
+    """A depthwise convolution with several results for each channel: on as many copies of x."""
+    copies = len(w) // group
+    whole = side_by_side(c, [c.value(image(c, x))] * copies, 3)
+    if whole is None:
+        return None
+
+    def ordered() -> Array:
+        by_copy = w.reshape(group, copies, -1).transpose(2, 1, 0)
+        return np.ascontiguousarray(by_copy.reshape(-1, len(w)))
+
+    bias = None if b is None else np.ascontiguousarray(b.reshape(group, copies).T).reshape(-1)
+    weight = floats(c, w, "by tap and copy", ordered)
+    y = ops.conv2d_depthwise(
+        c.plain(whole), weight, vector(c, bias, len(w)), **window.attributes, **limits
+    )
+    n, rows, columns, m = sizes_of(y)
+    turned = ops.transpose(y.view((n * rows * columns, copies, group), "i32"))
+    return result(c, turned.view((n, rows, columns, m), "f32"), len(x.shape))
 
 
 _NONE = (-_INFINITE, _INFINITE)

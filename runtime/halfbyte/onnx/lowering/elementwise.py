@@ -22,7 +22,7 @@ _PAIRS = {"Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div"}
 _FUNCTIONS = {
     "Relu": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh", "Erf": "erf", "Exp": "exp",
     "Sqrt": "sqrt", "Reciprocal": "reciprocal", "Neg": "neg", "Abs": "abs",
-    "HardSwish": "hard_swish",
+    "HardSwish": "hard_swish", "Softplus": "softplus",
 }  # fmt: skip
 
 

@@ -79,7 +79,7 @@ def sliced(c: Capture, x: Value, parts: Sequence[Part]) -> Value | None:
     return c.ordered(c.plain(part), order, last=is_channels_last(x))
 
 
-def _along(shape: Sequence[int], axis: int, part: Part) -> list[Part]:
+def along(shape: Sequence[int], axis: int, part: Part) -> list[Part]:
     """A part of one axis, and all of the others."""
     return [part if i == axis else (0, 1, size) for i, size in enumerate(shape)]
 
@@ -193,7 +193,7 @@ def split(
         return None
     values, first = [], 0
     for part in parts:
-        value = sliced(c, x, _along(x.shape, axis, (first, 1, part)))
+        value = sliced(c, x, along(x.shape, axis, (first, 1, part)))
         if value is None:
             return None
         values.append(value)
@@ -210,7 +210,7 @@ def concat(c: Capture, *parts: Value | Array, axis: int = 1) -> Value | None:
     if any(len(shape_of(p)) != rank or key_of(p) != first.dtype for p in parts):
         return None
     if not _most_channels_last(parts):
-        return _concatenated(c, parts, axis)
+        return side_by_side(c, parts, axis)
     order = (0, *range(2, rank), 1)
     last = [
         c.value(c.channels_last(p))
@@ -218,7 +218,7 @@ def concat(c: Capture, *parts: Value | Array, axis: int = 1) -> Value | None:
         else np.ascontiguousarray(p.transpose(order))
         for p in parts
     ]
-    whole = _concatenated(c, last, order.index(axis))
+    whole = side_by_side(c, last, order.index(axis))
     return None if whole is None else c.value_channels_last(c.plain(whole))
 
 
@@ -229,7 +229,7 @@ def _most_channels_last(parts: Sequence[Value | Array]) -> bool:
     return 2 * last > sum(v.size for v in values)
 
 
-def _concatenated(c: Capture, parts: Sequence[Value | Array], axis: int) -> Value | None:
+def side_by_side(c: Capture, parts: Sequence[Value | Array], axis: int) -> Value | None:
     """The parts, all of them in the order of their shapes, side by side along an axis."""
     first = next(p for p in parts if isinstance(p, Value))
     wide = element_words(first)
@@ -269,7 +269,7 @@ def gather(c: Capture, x: Value | Array, ids: Value | Array, *, axis: int = 0) -
     steps = set(np.diff(places).tolist()) or {1}
     if len(steps) != 1:
         return None
-    part = sliced(c, x, _along(x.shape, axis, (int(places[0]), steps.pop(), len(places))))
+    part = sliced(c, x, along(x.shape, axis, (int(places[0]), steps.pop(), len(places))))
     if part is None or ids.ndim:
         return part
     return c.reshaped(part, [d for i, d in enumerate(x.shape) if i != axis])
@@ -321,4 +321,4 @@ def _end(
         "reflect": (size - 2 if last else count, -1),
         "wrap": (0 if last else size - count, 1),
     }[mode]
-    return sliced(c, x, _along(x.shape, axis, (first, step, count)))
+    return sliced(c, x, along(x.shape, axis, (first, step, count)))

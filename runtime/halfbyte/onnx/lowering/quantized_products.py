@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -11,9 +12,21 @@ from halfbyte.core import ops
 from halfbyte.core.buffer import Buffer
 from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.lowering.conv import Sliding, floats, image, result, sliding
-from halfbyte.onnx.lowering.quantized import TYPES, Quantization, quantization, typed
+from halfbyte.onnx.lowering.elementwise import combine
+from halfbyte.onnx.lowering.linear import matmul
+from halfbyte.onnx.lowering.move import along, sliced
+from halfbyte.onnx.lowering.quantized import (
+    TYPES,
+    Quantization,
+    dequantized,
+    quantization,
+    quantized,
+    typed,
+)
 from halfbyte.onnx.lowering.registry import MICROSOFT, lower
-from halfbyte.onnx.values import Array, Operand, Value
+from halfbyte.onnx.values import Array, Operand, Value, key_of
+
+EXACT = 2**24 // 255**2  # so many products of bytes have an exact sum in float32
 
 
 @dataclass(frozen=True)
@@ -160,10 +173,54 @@ def qlinear_matmul(
     c: Capture, a: Value | Array, a_scale: Operand, a_zero: Operand, b: Operand, b_scale: Operand,
     b_zero: Operand, y_scale: Operand, y_zero: Operand,
 ) -> Value | None:  # fmt: skip
-    """Products with a constant matrix that has one scale, or one for each column."""
+    """Products with a constant matrix that has one scale, or one for each column; other products
+    in floats, whose sums are exact."""
     w = _as_kernels(b, transposed=False)
-    if not isinstance(a, Value) or w is None:
-        return None
     source, to = quantization(a_scale, a_zero), quantization(y_scale, y_zero)
-    constants = _product(source, w, b_scale, b_zero, to, None, m_last=True)
-    return _multiplied(c, a, b, constants)
+    if isinstance(a, Value) and w is not None:
+        constants = _product(source, w, b_scale, b_zero, to, None, m_last=True)
+        y = _multiplied(c, a, b, constants)
+        if y is not None:
+            return y
+    if source is None or to is None or b is None or not a.shape:
+        return None
+    other = quantization(b_scale, b_zero)
+    if other is None or min(len(a.shape), len(b.shape)) < 2:
+        return None
+    left, right = _centred(c, a, source), _centred(c, b, other)
+    total = None if left is None or right is None else _exactly(c, left, right)
+    with np.errstate(all="ignore"):
+        factor = source.scale * other.scale / to.scale
+    scaled = None if total is None else combine(c, "mul", total, np.asarray(factor, np.float32))
+    return None if scaled is None else quantized(c, scaled, replace(to, scale=np.float32(1)))
+
+
+def _exactly(c: Capture, x: Value | Array, w: Value | Array) -> Value | None:
+    """x [..., n, k] times w [..., k, m], both whole numbers; parts of k have exact sums."""
+    k, total = x.shape[-1], None
+    if w.shape[-2] != k or not k:
+        return None
+    for first in range(0, k, EXACT):
+        last = min(first + EXACT, k)
+        part = matmul(c, _part(c, x, -1, first, last), _part(c, w, -2, first, last))
+        if part is None:
+            return None
+        total = part if total is None else combine(c, "add", total, part)
+    return total
+
+
+def _part(c: Capture, x: Value | Array, axis: int, first: int, last: int) -> Any:
+    """Elements [first, last) of one of the last two axes."""
+    if isinstance(x, Value):
+        axis += len(x.shape)
+        return sliced(c, x, along(x.shape, axis, (first, 1, last - first)))
+    return np.ascontiguousarray(x[..., first:last] if axis == -1 else x[..., first:last, :])
+
+
+def _centred(c: Capture, x: Value | Array, q: Quantization) -> Value | Array | None:
+    """The integers of a tensor minus their zero point, as floats."""
+    if key_of(x) != q.dtype:
+        return None
+    if isinstance(x, Value):
+        return dequantized(c, x, replace(q, scale=np.float32(1)))
+    return x.astype(np.float32) - np.float32(q.zero)
