@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from halfbyte.onnx.session.described import Described
-from halfbyte.onnx.session.devices import OrtEpDevice, OrtMemoryInfo
 from halfbyte.onnx.session.errors import Fail
 from halfbyte.onnx.session.options import RunOptions
 from halfbyte.onnx.session.values import OrtValue
 from halfbyte.onnx.session.vectors import OrtValueVector
+
+if TYPE_CHECKING:  # imported on first use: opening a session should not wait for it
+    from halfbyte.onnx.session.devices import OrtEpDevice, OrtMemoryInfo
 
 
 class Compatible(Described):
@@ -24,14 +26,20 @@ class Compatible(Described):
 
     def get_input_memory_infos(self) -> list[OrtMemoryInfo]:
         """The memory of the processor, for each input."""
+        from halfbyte.onnx.session.devices import OrtMemoryInfo
+
         return [OrtMemoryInfo() for _ in self.get_inputs()]
 
     def get_output_memory_infos(self) -> list[OrtMemoryInfo]:
         """The memory of the processor, for each output."""
+        from halfbyte.onnx.session.devices import OrtMemoryInfo
+
         return [OrtMemoryInfo() for _ in self.get_outputs()]
 
     def get_input_epdevices(self) -> list[OrtEpDevice]:
         """The processor, for each input."""
+        from halfbyte.onnx.session.devices import OrtEpDevice
+
         return [OrtEpDevice() for _ in self.get_inputs()]
 
     def get_tuning_results(self) -> list[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
 from typing import Any, NoReturn
@@ -145,12 +144,18 @@ class OrtMemoryInfo:
         )
 
 
+def _machine() -> str:
+    import platform
+
+    return platform.machine()
+
+
 @dataclass(frozen=True)
 class OrtHardwareDevice:
     """A device of the machine."""
 
     type: OrtHardwareDeviceType = OrtHardwareDeviceType.CPU
-    vendor: str = field(default_factory=platform.machine)
+    vendor: str = field(default_factory=_machine)
     vendor_id: int = 0
     device_id: int = 0
     metadata: dict[str, str] = field(default_factory=dict)

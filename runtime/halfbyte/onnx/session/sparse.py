@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
@@ -27,23 +26,22 @@ class OrtSparseFormat(IntEnum):
     ORT_SPARSE_BLOCK_SPARSE = 4
 
 
-@dataclass(frozen=True)
 class CooView:
     """Places of elements: linear [n], or [n, 2]."""
 
-    _indices: Array
+    def __init__(self, indices: Array) -> None:
+        self._indices = indices
 
     def indices(self) -> Array:
         """The places."""
         return self._indices
 
 
-@dataclass(frozen=True)
 class CsrView:
     """Places of elements: columns `inner` [n], and where rows begin, `outer` [rows + 1]."""
 
-    _inner: Array
-    _outer: Array
+    def __init__(self, inner: Array, outer: Array) -> None:
+        self._inner, self._outer = inner, outer
 
     def inner(self) -> Array:
         """The columns."""
