@@ -295,6 +295,10 @@ def windows() -> Iterator[Case]:
     yield case("Conv", image, N.f(4, 1, 3, 2), N.f(4), known=known, group=4, label="depthwise")
     yield case("Conv", image, N.f(12, 1, 3, 2), N.f(12), known=known, group=4, strides=[2, 1],
                label="multiplied")  # fmt: skip
+    yield microsoft(
+        "FusedConv", image, N.f(3, 4, 3, 3), N.f(3), N.f(2, 3, 6, 5), known=known,
+        pads=[1, 1, 1, 1], activation="Relu", label="few",
+    )  # fmt: skip
     yield case("Conv", image, N.f(3, 4, 3, 3), N.f(3), known=known, dilations=[9, 3],
                pads=[9, 3, 9, 3], label="beyond")  # fmt: skip
     yield case("Conv", line, N.f(5, 4, 3), N.f(5), known=known, pads=[1, 2], label="line")
@@ -598,6 +602,7 @@ def channels_last() -> Iterator[Case]:
         ("flat", "Flatten", (), {"axis": 1}),
         ("squeezed", "Unsqueeze", (i64(0, 3),), {}),
         ("elu", "Elu", (), {}),
+        ("norm", "InstanceNormalization", (N.f(6), N.f(6)), {}),
         ("blocks", "SpaceToDepth", (), {"blocksize": 1}),
     ):
         g = _Chain(f"last-{label}")

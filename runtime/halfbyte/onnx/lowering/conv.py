@@ -7,134 +7,26 @@ depthwise one goes along the channels.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from halfbyte.core import ops
-from halfbyte.core.buffer import Buffer
-from halfbyte.errors import ProgramError
 from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.lowering.elementwise import apply, combine
 from halfbyte.onnx.lowering.linear import vector
 from halfbyte.onnx.lowering.move import side_by_side
 from halfbyte.onnx.lowering.registry import MICROSOFT, lower
+from halfbyte.onnx.lowering.sliding import Sliding, floats, image, result, sliding
 from halfbyte.onnx.lowering.volume import volume_conv, volume_pool
-from halfbyte.onnx.reference._windows import counts, make_window
+from halfbyte.onnx.sizes import is_named
 from halfbyte.onnx.values import Array, Operand, Value, key_of, sizes_of
 
 _INFINITE = float("inf")
 COPIES = 4  # results for each channel, up to which a convolution is depthwise
 _FUNCTIONS = {"LeakyRelu": "leaky_relu", "Sigmoid": "sigmoid", "Tanh": "tanh",
               "HardSigmoid": "hard_sigmoid"}  # fmt: skip
-
-
-class Sliding:
-    """A window over the one to three spatial axes of x [n, c, ...], for `ops.conv2d`.
-
-    Attributes
-    ----------
-    results : tuple of int
-        Size of the result along each axis.
-    volume : Window, optional
-        The window itself, if it is over three axes; the following two are empty then.
-    attributes : dict of str to int
-        Size of the result, kernel, strides, dilations, padding at the beginning.
-    ends : tuple of int
-        Padding at the end of rows and columns.
-    """
-
-    def __init__(
-        self, x: Value, kernel: Sequence[int], strides: Sequence[int] | None,
-        dilations: Sequence[int] | None, pads: Sequence[int] | None, auto_pad: str, ceil: bool,
-    ) -> None:  # fmt: skip
-        window = make_window(x.shape[2:], kernel, strides, dilations, pads, auto_pad)
-        self.results = counts(x.shape[2:], window, ceil and auto_pad == "NOTSET")
-        self.volume = window if len(self.results) == 3 else None
-        self.attributes: dict[str, int] = {}
-        self.ends: tuple[int, ...] = ()
-        if self.volume:
-            return
-        missing = 2 - len(self.results)
-
-        def both(values: Sequence[int], default: int) -> tuple[int, ...]:
-            return (default,) * missing + tuple(values)
-
-        names = ("p", "q", "kernel_h", "kernel_w", "stride_h", "stride_w", "dilation_h",
-                 "dilation_w", "top", "left")  # fmt: skip
-        numbers = (
-            *both(self.results, 1), *both(window.kernel, 1), *both(window.strides, 1),
-            *both(window.dilations, 1), *both(window.begins, 0),
-        )  # fmt: skip
-        self.attributes = dict(zip(names, numbers, strict=True))
-        self.ends = both(window.ends, 0)
-
-    def trim(self, x: Value, w: Array) -> Array:
-        """Leave out the first and last taps of a convolution that see only padding of x; returns
-        the other weights.
-
-        Dilated kernels have such taps where images are small.
-        """
-        missing = 4 - w.ndim
-        if self.volume or not all(isinstance(d, int) for d in x.shape):
-            return w
-        for axis, name, edge in ((2, "h", "top"), (3, "w", "left")):
-            if axis < 2 + missing:
-                continue
-            size, count = x.shape[axis - missing], self.attributes["p" if name == "h" else "q"]
-            step, between = self.attributes[f"stride_{name}"], self.attributes[f"dilation_{name}"]
-            before = self.attributes[edge]
-            taps = w.shape[axis - missing]
-            first, last = 0, taps
-            while first < taps - 1 and between <= before and (count - 1) * step < before:
-                first, before = first + 1, before - between
-            while last > first + 1 and (last - 1 - first) * between - before >= size:
-                last -= 1
-            if last - first < taps:
-                w = w[(slice(None),) * (axis - missing) + (slice(first, last),)]
-                self.attributes |= {f"kernel_{name}": last - first, edge: before}
-        return w
-
-
-def sliding(
-    x: Value, kernel: Sequence[int], strides: Sequence[int] | None,
-    dilations: Sequence[int] | None, pads: Sequence[int] | None, auto_pad: str, ceil: bool = False,
-) -> Sliding | None:  # fmt: skip
-    """The window of a node; None if the kernels do not support it, or it is invalid."""
-    if len(x.shape) not in (3, 4, 5) or not x.size:
-        return None
-    try:
-        window = Sliding(x, kernel, strides, dilations, pads, auto_pad, ceil)
-    except ProgramError:
-        return None
-    limit = 2**31 - 1
-    numbers = (*window.attributes.values(), *window.ends)
-    fits = all(number <= limit for number in numbers)
-    return window if math.prod(window.results) and fits else None
-
-
-def image(c: Capture, x: Value) -> Buffer:
-    """The buffer [n, rows, columns, channels] of a value."""
-    buffer = c.channels_last(x)
-    if len(x.shape) == 4:
-        return buffer
-    n, channels, length = x.shape
-    return buffer.view((n, 1, length, channels))
-
-
-def result(c: Capture, y: Buffer, rank: int) -> Value:
-    """A value with `rank` dimensions from a buffer [n, rows, columns, channels]."""
-    if rank == 4:
-        return c.value_channels_last(y)
-    n, _, length, channels = sizes_of(y)
-    return c.value_channels_last(y.view((n, length, channels)))
-
-
-def floats(c: Capture, array: Array, layout: str, make: Callable[[], Array]) -> Buffer:
-    """A constant in the layout of this name, shared by all programs."""
-    name = c.weights.name(array) or "kernel"
-    return c.weights.get(array, layout, lambda: c.program.constant(f"{name}:{layout}", make()))
 
 
 @lower("Conv")
@@ -205,12 +97,47 @@ def _convolved(
     if depthwise:
         weight = floats(c, w, "by tap", lambda: np.ascontiguousarray(w.reshape(len(w), -1).T))
         y = ops.conv2d_depthwise(image(c, x), weight, bias, **window.attributes, **limits)
+    elif (together := _together(w, window, group)) > 1:
+        return _few(c, x, w, b, z, window, together, limits)
     else:
         weight = floats(c, w, f"packed {group}", lambda: ops.pack_kernels(w, group))
         operands = [image(c, x), weight, bias]
         operands += [image(c, z)] if isinstance(z, Value) else []
         y = ops.conv2d(*operands, groups=group, **window.attributes, **limits)
     return result(c, y, len(x.shape))
+
+
+def _together(w: Array, window: Sliding, group: int) -> int:
+    """How many neighbours in a row fill the sixteen lanes that few outputs leave empty."""
+    m, width, a = len(w), w.shape[-1], window.attributes
+    if group > 1 or width < 2 or (a["stride_w"], a["dilation_w"]) != (1, 1):
+        return 1
+    if is_named(a["q"]):
+        return 1
+    return max((count for count in range(1, 16 // m + 1) if a["q"] % count == 0), default=1)
+
+
+def _few(
+    c: Capture, x: Value, w: Array, b: Array | None, z: Operand, window: Sliding, count: int,
+    limits: dict[str, float],
+) -> Value | None:  # fmt: skip
+    """A convolution whose windows step over `count` pixels, which become outputs of one place."""
+    m, width, a = len(w), w.shape[-1], window.attributes
+
+    def shifted() -> Array:
+        wide = np.zeros((count, *w.shape[:-1], width + count - 1), np.float32)
+        for i in range(count):
+            wide[i, ..., i : i + width] = w
+        return ops.pack_kernels(wide.reshape(count * m, *wide.shape[2:]), 1)
+
+    bias = None if b is None else np.tile(b, count)
+    changed = {"q": a["q"] // count, "kernel_w": width + count - 1, "stride_w": count}
+    operands = [image(c, x), floats(c, w, f"{count} together", shifted)]
+    operands.append(vector(c, bias, count * m))
+    shape = (x.shape[0], a["p"], changed["q"], count * m)
+    operands += [image(c, z).view(shape)] if isinstance(z, Value) else []
+    y = ops.conv2d(*operands, groups=1, **(a | changed), **limits)
+    return result(c, y.view((x.shape[0], a["p"], a["q"], m)), len(x.shape))
 
 
 def _multiplied(

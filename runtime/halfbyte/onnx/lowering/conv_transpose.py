@@ -16,9 +16,9 @@ import numpy as np
 from halfbyte.core import ops
 from halfbyte.core.buffer import Buffer
 from halfbyte.onnx.capture import Capture
-from halfbyte.onnx.lowering.conv import floats, image, result
 from halfbyte.onnx.lowering.move import moved
 from halfbyte.onnx.lowering.registry import lower
+from halfbyte.onnx.lowering.sliding import floats, image, result
 from halfbyte.onnx.lowering.strides import row_major
 from halfbyte.onnx.reference.conv_transpose import transposed_window
 from halfbyte.onnx.values import Array, Operand, Value, key_of, sizes_of

@@ -11,9 +11,9 @@ import numpy.typing as npt
 from halfbyte.core import ops
 from halfbyte.core.buffer import Buffer
 from halfbyte.onnx.capture import Capture
-from halfbyte.onnx.lowering.conv import floats
 from halfbyte.onnx.lowering.linear import vector
 from halfbyte.onnx.lowering.registry import MICROSOFT, lower
+from halfbyte.onnx.lowering.sliding import floats
 from halfbyte.onnx.values import Array, Operand, Value, key_of, sizes_of
 
 

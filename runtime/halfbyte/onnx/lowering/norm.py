@@ -9,10 +9,10 @@ import numpy as np
 
 from halfbyte.core import ops
 from halfbyte.onnx.capture import Capture
-from halfbyte.onnx.lowering.elementwise import combine, each_element
+from halfbyte.onnx.lowering.elementwise import apply, combine, each_element
 from halfbyte.onnx.lowering.registry import MICROSOFT, OWN, lower
 from halfbyte.onnx.reference.arrays import axis_of
-from halfbyte.onnx.values import Array, Operand, Value, key_of
+from halfbyte.onnx.values import Array, Operand, Value, is_channels_last, key_of
 
 
 def _rows(x: Value, axis: int) -> tuple[int, int] | None:
@@ -178,10 +178,31 @@ def _grouped(c: Capture, x: Value, groups: int, epsilon: float) -> Value | None:
     """(x - mean) / sqrt(variance + epsilon) over each of the groups of channels of an image."""
     if x.dtype != "f32" or not x.size or len(x.shape) < 3 or groups < 1 or x.shape[1] % groups:
         return None
+    if groups == x.shape[1] and is_channels_last(x):
+        return _by_image(c, x, epsilon)
     rows = x.shape[0] * groups
     d = x.size // rows
     one, zero = (c.constant(np.full(d, value, np.float32)) for value in (1, 0))
     return c.value(ops.layer_norm(c.matrix(x, rows, d), one, zero, epsilon=epsilon), x.shape)
+
+
+def _by_image(c: Capture, x: Value, epsilon: float) -> Value | None:
+    """(x - mean) / sqrt(variance + epsilon) of each channel, which are last."""
+    centred = combine(c, "sub", x, _mean(c, x))
+    squares = None if centred is None else combine(c, "mul", centred, centred)
+    if centred is None or squares is None:
+        return None
+    spread = combine(c, "add", _mean(c, squares), np.array(epsilon, np.float32))
+    root = None if spread is None else apply(c, spread, "sqrt")
+    return None if root is None else combine(c, "div", centred, root)
+
+
+def _mean(c: Capture, x: Value) -> Value:
+    """The mean of each channel, by one axis after the other: sums of few numbers are exacter."""
+    y, (n, channels, *between) = c.channels_last(x), x.shape
+    for i in reversed(range(len(between))):
+        y = ops.reduce(y.view((n * math.prod(between[:i]), between[i], channels)), function="mean")
+    return c.value_channels_last(y.view((n, *[1] * len(between), channels)))
 
 
 @lower("InstanceNormalization")

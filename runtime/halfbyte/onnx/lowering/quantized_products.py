@@ -11,7 +11,6 @@ import numpy as np
 from halfbyte.core import ops
 from halfbyte.core.buffer import Buffer
 from halfbyte.onnx.capture import Capture
-from halfbyte.onnx.lowering.conv import Sliding, floats, image, result, sliding
 from halfbyte.onnx.lowering.elementwise import combine
 from halfbyte.onnx.lowering.linear import matmul
 from halfbyte.onnx.lowering.move import along, sliced
@@ -24,6 +23,7 @@ from halfbyte.onnx.lowering.quantized import (
     typed,
 )
 from halfbyte.onnx.lowering.registry import MICROSOFT, lower
+from halfbyte.onnx.lowering.sliding import Sliding, floats, image, result, sliding
 from halfbyte.onnx.values import Array, Operand, Value, key_of
 
 EXACT = 2**24 // 255**2  # so many products of bytes have an exact sum in float32
