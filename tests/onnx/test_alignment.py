@@ -38,12 +38,12 @@ def opened(proto: onnx.ModelProto) -> Runner:
 def test_definitions_get_aligned_constants(between: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a program, and in nodes between programs."""
     net = Net()
-    matrix = net.constant(net.numbers(8, 50))
+    matrix = net.constant(net.numbers(8, 50, dtype=np.float64), np.float64)
     if between:
         rows = net.node("Greater", net.x(8), net.constant(0.0))
         y = net.node("Compress", matrix, rows, axis=0)
     else:
-        y = net.node("Einsum", net.x(3, 8), matrix, equation="ij,jk->ik")
+        y = net.node("MatMul", net.x(3, 8, dtype=np.float64), matrix)
     proto = net.proto(y)
     expected = by_definition(proto, net.feeds)
     run = opened(proto)

@@ -77,6 +77,34 @@ def prepare(
     return prepared
 
 
+def simplified(model: Model, constants: frozenset[str]) -> Model:
+    """An equivalent model of ONNX's own operators: without functions, unused nodes and nodes whose
+    results are constants, and with one node of those that compute the same.
+
+    Only the initializers `constants` are taken for constants: a caller may replace others.
+    """
+    with memory_for(f"{model.path}: its constants"):
+        before = dict(stored(model.graph.initializers))
+        allowed = Allowed(model.path, before.values())
+        others = {name: value for name, value in before.items() if name not in constants}
+        nodes, initializers = own_initializers(model.graph, allowed, frozenset(others))
+        graph = Graph(
+            model.graph.name, [*nodes, *inlined(model, model.graph.nodes, allowed)], initializers,
+            model.graph.inputs, model.graph.outputs, model.graph.value_info,
+            metadata=model.graph.metadata, doc_string=model.graph.doc_string,
+        )  # fmt: skip
+        simple = replace(model, graph=graph, functions={})
+        _fold_constants(simple, allowed, kept=QUANTIZED)
+        while _choose_branches(simple, allowed):
+            _fold_constants(simple, allowed, kept=QUANTIZED)
+        merge_equal(simple)
+        drop_unused(graph)
+        graph.initializers.update(others)
+        made = {name for node in graph.nodes for name in node.outputs}
+        graph.value_info = {n: v for n, v in graph.value_info.items() if n in made}
+    return simple
+
+
 def _optimize(model: Model, allowed: Allowed, *, is_body: bool = False) -> None:
     """Rewrite the main graph in place, then the bodies inside its nodes in the same way.
 

@@ -191,9 +191,6 @@ def test_options_that_are_refused() -> None:
     options = HALFBYTE.SessionOptions()
     with pytest.raises(HalfbyteError, match="libraries of custom operators"):
         options.register_custom_ops_library("a.so")
-    options.optimized_model_filepath = "optimized.onnx"
-    with pytest.raises(HalfbyteError, match=r"optimized_model_filepath 'optimized\.onnx'"):
-        session(HALFBYTE, added(), options)
     with pytest.raises(TypeError, match="sess_options"):
         session(HALFBYTE, added(), 3)
 

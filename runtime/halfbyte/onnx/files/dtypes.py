@@ -116,3 +116,13 @@ def low_bits(array: Array, name: str) -> Array:
         return low
     half = 1 << (bits - 1)
     return ((low ^ np.uint8(half)).astype(np.int8) - np.int8(half)).astype(np.int8)
+
+
+def as_stored(array: Array) -> Array:
+    """A tensor's bytes in a file: narrow elements are packed, the first one in the low bits."""
+    width = bits(array.dtype)
+    flat = np.ascontiguousarray(array).reshape(-1)
+    if special_name(array.dtype) is None or width == 8 or array.dtype.itemsize > 1:
+        return flat.view(np.uint8) if array.dtype != object else np.zeros(0, np.uint8)
+    elements = np.unpackbits(flat.view(np.uint8)[:, None], axis=1, bitorder="little")[:, :width]
+    return np.packbits(elements.reshape(-1), bitorder="little")

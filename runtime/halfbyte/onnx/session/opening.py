@@ -14,7 +14,7 @@ import numpy.typing as npt
 from halfbyte.errors import FormatError, HalfbyteError, ModelError
 from halfbyte.formats.mapped import Buffer, is_apart
 from halfbyte.onnx.files import open_onnx
-from halfbyte.onnx.files.dtypes import bits, special_name
+from halfbyte.onnx.files.dtypes import as_stored
 from halfbyte.onnx.files.model import Dim, Graph, Model, SparseTensor, TypeInfo, ValueInfo
 from halfbyte.onnx.session.errors import (
     Fail,
@@ -48,7 +48,7 @@ def open_model(source: Source, options: SessionOptions, memory: Any = None) -> M
         With a message of one line.
     """
     values = {name: value._tensor() for name, value in options._initializers.items()}
-    bodies = {name: _as_stored(array) for name, array in values.items()}
+    bodies = {name: as_stored(array).data for name, array in values.items()}
     try:
         model = open_onnx(_checked(source), external=options._files, tensors=bodies, memory=memory)
         _replace_initializers(model, values)
@@ -85,16 +85,6 @@ def _checked(source: Source) -> Any:
     return source
 
 
-def _as_stored(array: npt.NDArray[Any]) -> Buffer:
-    """A tensor's bytes in a file: narrow elements are packed, the first one in the low bits."""
-    width = bits(array.dtype)
-    flat = np.ascontiguousarray(array).reshape(-1)
-    if special_name(array.dtype) is None or width == 8 or array.dtype.itemsize > 1:
-        return flat.view(np.uint8).data if array.dtype != object else b""
-    elements = np.unpackbits(flat.view(np.uint8)[:, None], axis=1, bitorder="little")[:, :width]
-    return np.packbits(elements.reshape(-1), bitorder="little").data
-
-
 def _replace_initializers(model: Model, values: Mapping[str, npt.NDArray[Any]]) -> None:
     graph = model.graph
     for name, array in values.items():
@@ -109,7 +99,7 @@ def _replace_initializers(model: Model, values: Mapping[str, npt.NDArray[Any]]) 
             )
         graph.initializers[name] = array
         if name in graph.packed:
-            graph.packed[name] = np.frombuffer(_as_stored(array), np.uint8)
+            graph.packed[name] = as_stored(array)
 
 
 # ---- sizes ---------------------------------------------------------------------------------------

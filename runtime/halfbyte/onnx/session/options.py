@@ -87,7 +87,9 @@ class SessionOptions(_Checked):
         An option of halfbyte: the memory of programs that is kept for later runs with the same
         shapes, 512 MiB by default. The programs of a run may take more until the next one.
     optimized_model_filepath : str
-        Refused: programs are not ONNX.
+        Where to write the model as ONNX's own operators, which ONNX Runtime runs too: functions are
+        inlined, constants computed, equal nodes merged and unused ones dropped, but nothing is
+        fused. Packed weights are not in it. It opens faster.
     backend : str
         An option of halfbyte: "native", "native-avx2", ..., "numpy".
     int8_attention : bool or None

@@ -21,10 +21,10 @@ from halfbyte.core.profiling import Profile
 from halfbyte.core.program import Program
 from halfbyte.core.turns import Turns
 from halfbyte.errors import HalfbyteError
-from halfbyte.onnx.files.initializers import Initializers
-from halfbyte.onnx.prepare import prepare
+from halfbyte.onnx.files.initializers import Initializers, stored
+from halfbyte.onnx.files.writer import write_model
+from halfbyte.onnx.prepare import prepare, simplified
 from halfbyte.onnx.runner import Runner, attention_products
-from halfbyte.onnx.session import errors
 from halfbyte.onnx.session.arrays import to_caller
 from halfbyte.onnx.session.binding import IOBinding
 from halfbyte.onnx.session.checking import check_nodes
@@ -44,6 +44,7 @@ from halfbyte.onnx.session.providers import check_providers
 from halfbyte.onnx.session.repeated import Key, RepeatedRuns
 from halfbyte.onnx.session.values import OrtValue
 from halfbyte.onnx.stages import Opener
+from halfbyte.outputs import write_file
 
 if TYPE_CHECKING:
     from halfbyte.onnx.session.trace import Trace
@@ -126,6 +127,8 @@ class InferenceSession(Compatible):
         self._runners: OrderedDict[frozenset[str], Runner] = OrderedDict()
         try:
             with interruptible(check):
+                if self._options.optimized_model_filepath:
+                    self._write(Path(self._options.optimized_model_filepath))
                 self._runner(frozenset())
         except HalfbyteError as error:
             raise translated(error) from error
@@ -273,6 +276,12 @@ class InferenceSession(Compatible):
                 self._trace.span("model_run", start)
         return [results[name] for name in names]
 
+    def _write(self, path: Path) -> None:
+        """Write the simplified model; see `SessionOptions.optimized_model_filepath`."""
+        constants = frozenset(stored(self._model.graph.initializers)) - self._overridable.keys()
+        model = simplified(self._model, constants) if self._optimize else self._model
+        write_file(path, functools.partial(write_model, model=model))
+
     def _runner(self, replaced: frozenset[str]) -> Runner:
         """The runner of the model with these initializers replaced by inputs."""
         if replaced not in self._runners:
@@ -389,9 +398,4 @@ def _checked_options(options: SessionOptions | None) -> SessionOptions:
         return SessionOptions()
     if not isinstance(options, SessionOptions):
         raise TypeProblem(f"sess_options: {type(options).__name__}, expected SessionOptions")
-    if options.optimized_model_filepath:
-        raise errors.NotImplemented(
-            f"optimized_model_filepath {options.optimized_model_filepath!r}: optimized models are "
-            "programs, which cannot be written as ONNX"
-        )
     return copy.deepcopy(options, {id(v): v for v in options._initializers.values()})
