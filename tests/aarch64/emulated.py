@@ -23,8 +23,9 @@ import numpy as np
 import numpy.typing as npt
 from tests.support.tools import load_tool, one_at_a_time
 
+from halfbyte.core.aligned import ALIGNMENT, aligned
 from halfbyte.core.backends.library import Library
-from halfbyte.core.backends.memory import ALIGNMENT, Memory, aligned
+from halfbyte.core.backends.memory import Memory
 from halfbyte.core.backends.native import NativeExecutable
 from halfbyte.core.program import Program
 from halfbyte.errors import UnsupportedError

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from halfbyte.core.backends.memory import ALIGNMENT, in_numpy
+from halfbyte.core.aligned import ALIGNMENT
+from halfbyte.core.backends.memory import in_numpy
 from halfbyte.core.backends.shared import SharedArray, SharedMemory
 from halfbyte.formats.mapped import is_apart, is_mapped
 from halfbyte.weights import Q8_0, Tensor

@@ -17,7 +17,7 @@ from tests.onnx.session.models import HALFBYTE, session
 from tests.support.tools import load_tool
 
 import halfbyte
-from halfbyte.core.backends.memory import aligned
+from halfbyte.core.aligned import aligned
 from halfbyte.formats.mapped import is_mapped
 from halfbyte.text.footprint import resident_bytes
 

@@ -14,8 +14,8 @@ from functools import cache
 import numpy as np
 
 from halfbyte.core import ops
+from halfbyte.core.aligned import ALIGNMENT, aligned
 from halfbyte.core.backends.libraries import library_for
-from halfbyte.core.backends.memory import ALIGNMENT, aligned
 from halfbyte.core.backends.native import Kernels
 from halfbyte.core.buffer import Buffer, Kind
 from halfbyte.core.program import Program

@@ -18,7 +18,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.core.backends.memory import ALIGNMENT, Memory
+from halfbyte.core.aligned import ALIGNMENT
+from halfbyte.core.backends.memory import Memory
 from halfbyte.formats.mapped import is_apart
 
 U8 = npt.NDArray[np.uint8]

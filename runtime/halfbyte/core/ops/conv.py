@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.core.aligned import contiguous, zeros
 from halfbyte.core.ops.demands import Known, windows, zero_points
 from halfbyte.core.ops.operator import Demand, operator
 from halfbyte.core.ops.panels import Activation, activated
@@ -35,7 +36,7 @@ def pack_kernels(w: npt.NDArray[Any], groups: int = 1) -> npt.NDArray[Any]:
     m, c, *kernel = w.shape
     width, taps = m // groups, math.prod(kernel)
     blocks, whole = -(-width // TOGETHER), width // TOGETHER
-    packed = np.zeros((groups, blocks, taps, c, TOGETHER), w.dtype)
+    packed = zeros((groups, blocks, taps, c, TOGETHER), w.dtype)
     rows = w.reshape(groups, width, c, taps)  # copied once, into their places
     full = rows[:, : whole * TOGETHER].reshape(groups, whole, TOGETHER, c, taps)
     packed[:, :whole] = full.transpose(0, 1, 4, 3, 2)
@@ -57,7 +58,7 @@ def pack_quantized(w: I8, groups: int = 1, *, joined: bool = True) -> I8:
     wide = np.zeros((blocks, runs, -(-k // runs // FOURS) * FOURS, TOGETHER), np.int8)
     wide[:, :, : k // runs] = packed.reshape(blocks, runs, k // runs, TOGETHER)
     fours = wide.reshape(blocks, -1, FOURS, TOGETHER)
-    return np.ascontiguousarray(fours.swapaxes(2, 3))
+    return contiguous(fours.swapaxes(2, 3))
 
 
 def _runs(kernel_h: int, kernel_w: int, joined: bool) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.core.aligned import zeros
 from halfbyte.core.ops.activation import gelu, silu
 from halfbyte.core.ops.demands import inside
 from halfbyte.core.ops.elementwise import walked
@@ -41,7 +42,7 @@ def panels(m: int) -> int:
 def pack_panels(w: F32) -> F32:
     """Pack a matrix [m, k], in any memory order, as panels [ceil(m / 16), k, 16]."""
     m, k = w.shape
-    packed = np.zeros((panels(m), k, PANEL), np.float32)
+    packed = zeros((panels(m), k, PANEL), np.float32)
     whole = m // PANEL
     packed[:whole] = w[: whole * PANEL].reshape(whole, PANEL, k).swapaxes(1, 2)
     if whole < len(packed):
