@@ -46,6 +46,19 @@ Key = tuple[Any, ...]  # the stage before, and the values since
 
 
 @dataclass(frozen=True)
+class Whole:
+    """A stage with all nodes of a graph, for one set of shapes, and the values of its last run."""
+
+    stage: Stage
+    before: Stage | None
+    kinds: list[Any]
+
+    def fits(self, before: Stage | None, values: Mapping[str, Any]) -> bool:
+        """Whether it is also the stage of these values; in another order, another one is sought."""
+        return before is self.before and _kinds(values) == self.kinds
+
+
+@dataclass(frozen=True)
 class Settings:
     """How programs are captured and run; see `Runner` for the parameters."""
 
@@ -88,6 +101,7 @@ class GraphPrograms:
         self._mapped = initializers if isinstance(initializers, dict) else {}
         self._conditions = Conditions(model)
         self._lifetimes = Lifetimes(model.graph.nodes, outputs)
+        self._whole: Whole | None = None  # of the last run
 
     def run(
         self,
@@ -112,9 +126,22 @@ class GraphPrograms:
         planning : bool
             See `Runner.plan`.
         """
+        whole = self._whole
+        if whole is not None and whole.fits(before, values):
+            step()
+            if self._settings.cache.used(whole.stage):
+                whole.stage.run(values, observer)
+                return ChainMap(whole.stage.known, self.model.graph.initializers, *around)
+        kinds = _kinds(values)
         known: Known = ChainMap({}, self.model.graph.initializers, *around)
         for stage in self.through(values, known, observer, before, planning=planning):
             stage.run(values, observer)
+        single = stage.first == 0 and stage.last == len(self.model.graph.nodes)
+        fixed = stage.sizes is None and (before is None or before.sizes is None)
+        named = self._settings.name_sizes and before is None  # other calls may be counted
+        self._whole = None
+        if single and fixed and not named and not self._conditions:
+            self._whole = Whole(stage, before, kinds)
         return known
 
     def through(
@@ -372,6 +399,14 @@ def _names(node: Node) -> set[str]:
 
 def _signature(values: Mapping[str, Any], names: Collection[str]) -> Signature:
     return tuple((name, *_kind(values[name])) for name in sorted(names) if name in values)
+
+
+def _kinds(values: Mapping[str, Any]) -> list[Any]:
+    """Names, dtypes and shapes of arrays, and other values' types: quickly compared."""
+    return [
+        (name, value.dtype, value.shape) if type(value) is np.ndarray else (name, _kind(value))
+        for name, value in values.items()
+    ]
 
 
 def _kind(value: Any) -> tuple[np.dtype[Any] | str, tuple[int, ...]]:
