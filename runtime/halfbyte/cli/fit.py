@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
@@ -14,13 +15,14 @@ from halfbyte.errors import HalfbyteError
 from halfbyte.evaluation.columns import table
 from halfbyte.onnx.files import is_onnx_file
 from halfbyte.text.footprint import FILE
-from halfbyte.text.opening import open_model
+from halfbyte.text.outline import KIND, open_plannable
 from halfbyte.text.planning import LEVELS, WEIGHTS
 
 if TYPE_CHECKING:
     from halfbyte.device.fit import Fit, Need, Spread, Verdict
     from halfbyte.device.graphs import GraphNeed
     from halfbyte.device.profile import Profile
+    from halfbyte.formats.model_file import ModelFile
 
     N = TypeVar("N", bound=Verdict)
 
@@ -88,10 +90,19 @@ def _of_language_model(options: argparse.Namespace, profile: Profile) -> Fit[Nee
     from halfbyte.device.fit import Fitter
 
     refuse_graph_options(options)
-    file = open_model(options.model, options.tokenizer)
+    file = opened(options)
     level = options.level or "baseline"
     fitter = Fitter(file, profile, options.threads, tab=options.tab)
     return fitter.fit(level, given_settings(options))
+
+
+def opened(options: argparse.Namespace) -> ModelFile:
+    """The language model, whose weights may be missing: that is said on stderr."""
+    file = open_plannable(options.model, options.tokenizer)
+    if file.kind == KIND:
+        for note in file.notes:
+            print(f"note: {file.path}: {note}", file=sys.stderr)
+    return file
 
 
 def _of_graph(options: argparse.Namespace, profile: Profile) -> Fit[GraphNeed]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from halfbyte.cli.common import command, given_settings
-from halfbyte.cli.fit import NO
+from halfbyte.cli.fit import NO, opened
 from halfbyte.cli.parser import Commands, Parser, number, whole
 from halfbyte.cli.replacing import add_force, is_own_plot, may_replace
 from halfbyte.cli.run_graph import add_sizes, refuse_graph_options, refuse_text_options
@@ -23,7 +23,6 @@ from halfbyte.device.workload import load_workload
 from halfbyte.errors import MemoryBudgetError
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.onnx.files import is_onnx_file
-from halfbyte.text.opening import open_model
 from halfbyte.text.planning import LEVELS, WEIGHTS, Given, plan, settings_of
 
 _ABOUT = """\
@@ -155,7 +154,7 @@ def _graph(options: argparse.Namespace, profile: Profile) -> Subject:
 
 def _language_model(options: argparse.Namespace, profile: Profile) -> Subject:
     refuse_graph_options(options)
-    file = open_model(options.model, tokenizer=options.tokenizer)
+    file = opened(options)
     planned = plan(file, settings_of(options.level, _given(options)))
     room = Room(profile, options.threads, options.seed, tab=False)
     verdict = room.verdict("", planned.memory)

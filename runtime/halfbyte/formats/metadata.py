@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from halfbyte.errors import FormatError, UnsupportedError, printable
-from halfbyte.formats.model_file import MetadataValue, ModelFile
+from halfbyte.formats.model_file import MetadataValue, ModelFile, PlannedTensors
 from halfbyte.weights import Tensor
 
 T = TypeVar("T")
@@ -104,7 +104,9 @@ def _same(value: MetadataValue, wanted: object) -> bool:
 
 
 def tensor(file: ModelFile, name: str, shape: tuple[int, ...]) -> Tensor:
-    """A tensor of exactly this shape."""
+    """A tensor of exactly this shape; tensors that are only planned have the shape asked for."""
+    if isinstance(file.tensors, PlannedTensors):
+        return file.tensors.shaped(name, shape)
     tensor = file.tensors.get(name)
     if tensor is None:
         raise FormatError(f"{file.path}: tensor '{name}': expected {list(shape)}, found nothing")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,6 +45,14 @@ class ReadOnly(Mapping[K, V]):
     def close(self) -> None:
         """Drop all entries."""
         self._entries.clear()
+
+
+class PlannedTensors(ReadOnly[str, Tensor], ABC):
+    """Tensors of a model without weights, which come to be as they are asked for."""
+
+    @abstractmethod
+    def shaped(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """The tensor of this name, of the shape that is asked for."""
 
 
 @dataclass(frozen=True, eq=False)

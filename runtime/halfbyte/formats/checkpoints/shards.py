@@ -72,6 +72,11 @@ def index_of(path: Path) -> Path | None:
     return None
 
 
+def names_of_index(index: Path) -> list[str]:
+    """The names of the tensors in the files that an index names."""
+    return list(_weight_map(index))
+
+
 def _weight_map(index: Path) -> dict[str, str]:
     """The index's map from names of tensors to names of files."""
     files: Any = read_json(index).get("weight_map")

@@ -97,11 +97,11 @@ def read_folder(
     embedding, more = read_embedding_files(folder, names, weights, notes)
     metadata = {
         "general.architecture": names.metadata["general.architecture"],
-        "general.name": _model_name(folder),
+        "general.name": model_name(folder),
         **names.metadata,
         **as_metadata(names, tensors),
         **embedding,
-        **_tokenizer(folder, notes),
+        **read_tokenizer(folder, notes),
         **_sampling(folder / "generation_config.json"),
     }
     return ModelFile(folder, kind, metadata, tensors | more, notes, weights.parts)
@@ -118,7 +118,7 @@ def read_beside(path: Path, pages: Pages, translators: Translators) -> ModelFile
     return read_folder(path.parent, translators, weights)
 
 
-def _model_name(folder: Path) -> str:
+def model_name(folder: Path) -> str:
     """The folder's name or, in the hub's cache, the repository's."""
     whole = folder.resolve()
     match = _SNAPSHOT.fullmatch(whole.parent.parent.name)
@@ -162,7 +162,7 @@ def model_tensors(where: str, names: Naming, weights: Checkpoint) -> dict[str, T
         reason = ": config.json does not tie it to the embedding" if "output" in lost[0][:7] else ""
         raise FormatError(f"{where}: no tensor for {lost[0]!r}{reason}")
     check_layers(where, names.where, tensors, shapes.layers, names.uneven)
-    return dict(sorted(tensors.items(), key=lambda item: _place(item[0])))
+    return dict(sorted(tensors.items(), key=lambda item: place_of(item[0])))
 
 
 def _split(where: str, tensor: Tensor, name: str, transform: Transform) -> Tensor:
@@ -175,7 +175,7 @@ def _split(where: str, tensor: Tensor, name: str, transform: Transform) -> Tenso
         raise FormatError(f"{where}: tensor {name!r}: {error}") from None
 
 
-def _place(name: str) -> tuple[int, str]:
+def place_of(name: str) -> tuple[int, str]:
     """Embeddings come first, then the layers, then the final norm and the head."""
     match = re.match(r"blk\.(\d+)\.", name)
     if match:
@@ -209,7 +209,8 @@ def _converted(name: str, tensor: Tensor, transform: Transform) -> Tensor:
     return reordered(tensor, name, transform.apply(np.arange(len(tensor.rows))))
 
 
-def _tokenizer(folder: Path, notes: list[str]) -> dict[str, MetadataValue]:
+def read_tokenizer(folder: Path, notes: list[str]) -> dict[str, MetadataValue]:
+    """The tokenizer's metadata; without a tokenizer nothing, and a note."""
     if any((folder / name).is_file() for name in _TOKENIZERS):
         return tokenizer_metadata(folder, notes)
     notes.append(f"no tokenizer found: looked for {' and '.join(_TOKENIZERS)}")
