@@ -27,7 +27,8 @@ from halfbyte.core.backends.cores import default_threads
 from halfbyte.device.machine import machine_profile
 from halfbyte.device.measure import measure
 from halfbyte.device.profile import Profile
-from halfbyte.device.speed import Draws, Processor, Speed
+from halfbyte.device.quantity import Draws
+from halfbyte.device.speed import Processor, Speed
 from halfbyte.text.bench import dot_peak, read_bandwidth
 from halfbyte.text.opening import open_model
 from halfbyte.text.planning import Settings, plan

@@ -24,7 +24,8 @@ from tools.make_model import Shape, empty_model
 
 from halfbyte.device.fit import DRAWS, Spread
 from halfbyte.device.profile import load_profile
-from halfbyte.device.speed import Draws, Processor, Speed, fast_cores
+from halfbyte.device.quantity import Draws
+from halfbyte.device.speed import Processor, Speed, fast_cores
 from halfbyte.text.planning import Settings, plan
 
 ROOT = Path(__file__).parents[1]

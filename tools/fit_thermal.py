@@ -13,7 +13,7 @@ within a minute count as one, since they are alike. Guesses restrain values that
 determine. The body's and the air's temperature of each recording follow from its first minutes.
 
 Predictions are judged after these minutes, three times: with all sensors prescribed, with those of
-the CPUs, and from load alone with the power of --device. Beside them: holding the first temperature
+the CPUs, and from load only with the power of --device. Beside them: holding the first temperature
 and the last of the first minutes, and the line through these. Each recording is predicted by a fit
 to the others; a single one by fits to its halves, each predicting the other. Ranges are the
 differences that phones have from day to day and the uncertainty of the fit, multiplied by what

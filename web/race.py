@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from halfbyte.device.profile import load_profile, profile_names
+from halfbyte.device.quantity import Draws
 from halfbyte.device.simulate import simulate
-from halfbyte.device.speed import Draws, Processor, Tokens
+from halfbyte.device.speed import Processor, Tokens
 from halfbyte.device.summary import band
 from halfbyte.device.tab import in_tab
 from halfbyte.errors import HalfbyteError

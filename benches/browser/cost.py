@@ -23,7 +23,8 @@ from halfbyte.device.fit import Fitter
 from halfbyte.device.machine import machine_profile
 from halfbyte.device.measure import limits, overheads
 from halfbyte.device.profile import Profile
-from halfbyte.device.speed import Draws, Processor, Speed
+from halfbyte.device.quantity import Draws
+from halfbyte.device.speed import Processor, Speed
 from halfbyte.device.tab import in_tab
 from halfbyte.device.timing import decoders
 from halfbyte.text.opening import open_model

@@ -19,9 +19,9 @@ from halfbyte.device.kernels import Kernel, arm_kernels, kernel_of, usual_kernel
 from halfbyte.device.machine import machine_profile
 from halfbyte.device.measure import Measured, kernels_of
 from halfbyte.device.profile import Profile, load_profile, profile_names
-from halfbyte.device.quantity import Quantity
+from halfbyte.device.quantity import Draws, Quantity
 from halfbyte.device.schema import read_file
-from halfbyte.device.speed import Draws, Processor, Speed, fast_cores
+from halfbyte.device.speed import Processor, Speed, fast_cores
 from halfbyte.device.toml_writer import to_toml
 from halfbyte.text.planning import LEVELS, Plan, Settings, plan
 

@@ -22,8 +22,9 @@ from halfbyte.device.cost import work_of
 from halfbyte.device.fit import Fit
 from halfbyte.device.graphs import GraphFitter, GraphNeed, GraphPlanner, Runs
 from halfbyte.device.profile import load_profile, profile_names
+from halfbyte.device.quantity import Draws
 from halfbyte.device.smaller import fp16_memory, smaller_graphs
-from halfbyte.device.speed import Draws, Processor, fast_cores
+from halfbyte.device.speed import Processor, fast_cores
 from halfbyte.errors import HalfbyteError
 from halfbyte.onnx.files import open_onnx
 from halfbyte.onnx.files.model import Model

@@ -17,8 +17,9 @@ from tools.thermal.fitting import CONDUCTANCES, DRIVES, GUESS, predict
 from tools.thermal.traces import Recording, read_recording
 
 from halfbyte.device.profile import Profile, load_profile
+from halfbyte.device.quantity import Draws
 from halfbyte.device.simulate import simulate
-from halfbyte.device.speed import Draws, Tokens
+from halfbyte.device.speed import Tokens
 from halfbyte.errors import FormatError, HalfbyteError
 from halfbyte.text.opening import open_model
 from halfbyte.text.planning import Settings, plan
@@ -203,7 +204,7 @@ def test_command(command: Run, repository: Path, tmp_path: Path) -> None:
     pasted(text, repository, tmp_path, "pixel-6")
     code, shown, error = command("--profile", tmp_path / "galaxy-s25.toml", "--evaluate", second)
     assert code == 0, error
-    assert "galaxy-s25.toml | second | load alone | cpu_little |" in shown
+    assert "galaxy-s25.toml | second | load only | cpu_little |" in shown
     model = tmp_path / "model.gguf"
     load_tool(repository, "make_model").make_model(model, "tiny", "Q8_0")
     warm = simulate(Tokens(plan(open_model(model), Settings())), phone, minutes=5, draws=50)

@@ -23,8 +23,9 @@ from halfbyte.device.governors import (
     Unlimited,
 )  # fmt: skip
 from halfbyte.device.profile import Profile, load_profile
+from halfbyte.device.quantity import Draws
 from halfbyte.device.simulate import simulate
-from halfbyte.device.speed import Draws, Task, Tokens
+from halfbyte.device.speed import Task, Tokens
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,9 @@ from halfbyte.device.cooling import Link
 from halfbyte.device.operating_points import efficient_points, lumped, network_of
 from halfbyte.device.pacing import Line, Tuning
 from halfbyte.device.profile import Profile, load_profile
-from halfbyte.device.quantity import Quantity, Steps
+from halfbyte.device.quantity import Draws, Quantity, Steps
 from halfbyte.device.simulate import simulate
-from halfbyte.device.speed import Draws, Processor, Task, Tokens
+from halfbyte.device.speed import Processor, Task, Tokens
 from halfbyte.device.summary import quantities
 from halfbyte.device.workload import CHAT
 

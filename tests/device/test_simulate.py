@@ -22,9 +22,10 @@ from tests.device.devices import (
 from tests.support.sampled import often
 
 from halfbyte.device.profile import load_profile
+from halfbyte.device.quantity import Draws
 from halfbyte.device.recording import Simulation
 from halfbyte.device.simulate import GOVERNORS, simulate
-from halfbyte.device.speed import Draws, Task, Tokens
+from halfbyte.device.speed import Task, Tokens
 from halfbyte.device.summary import quantities
 from halfbyte.device.workload import CHAT, CONTINUOUS, Turn, Workload
 from halfbyte.errors import HalfbyteError

@@ -26,9 +26,9 @@ from halfbyte.device.graphs import GraphFitter, GraphPlan, GraphPlanner, Runs
 from halfbyte.device.operating_points import efficient_points
 from halfbyte.device.pacing import Pacing
 from halfbyte.device.profile import Profile, load_profile
-from halfbyte.device.quantity import Steps
+from halfbyte.device.quantity import Draws, Steps
 from halfbyte.device.simulate import GOVERNORS, simulate
-from halfbyte.device.speed import Draws, Processor
+from halfbyte.device.speed import Processor
 from halfbyte.device.summary import bands, quantities
 from halfbyte.device.workload import CHAT, CONTINUOUS, Turn, Workload, load_workload
 from halfbyte.errors import HalfbyteError

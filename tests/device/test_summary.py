@@ -25,8 +25,8 @@ def simulated(speeds: Any, busy: Any = 1.0, unit: str = "token") -> Simulation:
         one_node(), "m", unit, "none", "x", 25.0, 1, 0, np.arange(1.0, count + 1),
         np.asarray(speeds, float)[:, None] * answering, answering, 2 * flat, flat > 0,
         {"soc": flat.astype(np.float32)}, {"cores": flat.astype(np.float32)},
-        100 - np.cumsum(flat, axis=0) / 10, np.full(1, 2.0 * count), flat[0], flat[0],
-        flat[0] < 0,
+        100 - np.cumsum(flat, axis=0) / 10, 100 * flat[0], np.full(1, 2.0 * count), flat[0],
+        flat[0], flat[0] < 0,
     )  # fmt: skip
 
 

@@ -19,12 +19,12 @@ from tools.thermal.part import Fit, drawn_of, with_fit
 from tools.thermal.traces import Recording
 
 from halfbyte.device.profile import Profile
-from halfbyte.device.speed import Draws
+from halfbyte.device.quantity import Draws
 
 Floats = NDArray[np.float64]
 
 DRAWS, SEED = 100, 0
-LOAD = "load alone"
+LOAD = "load only"
 JUDGED = (*DRIVES, LOAD)
 SENSOR_K = {"cpu_big": 1.0, "cpu_little": 1.0, "gpu": 0.5, "chassis": 0.3, "battery": 0.15}
 LEAST_S, EVERY_S = 450.0, 150.0  # of the pieces of a recording, and from one's begin to the next's
@@ -58,7 +58,7 @@ def judge(
 ) -> list[Result]:
     """A recording's results with a fit, or with a profile that has the network.
 
-    `profile` has the clusters and trip points for the prediction from load alone.
+    `profile` has the clusters and trip points for the prediction from load only.
     """
     results = []
     for drive in drives:

@@ -1,4 +1,4 @@
-"""A recording predicted from its load alone: the power of a profile's clusters heats the network.
+"""A recording predicted from its load only: the power of a profile's clusters heats the network.
 
 The package takes at rest what flowed off it in the first minutes. What ran was not recorded. A
 cluster counts as loaded while its sensor is `LOADED_K` warmer than the package; nothing else is
@@ -26,7 +26,7 @@ from tools.thermal.traces import Recording
 from halfbyte.device.electricity import SHUTDOWN_C, Supply
 from halfbyte.device.governors import SENSOR_K, Firmware
 from halfbyte.device.profile import Profile
-from halfbyte.device.speed import Draws
+from halfbyte.device.quantity import Draws
 
 Floats = NDArray[np.float64]
 

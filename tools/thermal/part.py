@@ -13,8 +13,7 @@ from tools.thermal.traces import Recording
 
 from halfbyte.device.cooling import Link, Node
 from halfbyte.device.profile import Profile
-from halfbyte.device.quantity import Quantity
-from halfbyte.device.speed import Draws
+from halfbyte.device.quantity import Draws, Quantity
 from halfbyte.errors import HalfbyteError
 
 Floats = NDArray[np.float64]

@@ -51,6 +51,8 @@ def as_text(s: Simulation, subject: Subject) -> str:
         origins(s.profile.origins()), _bands(s),
         "", *table(["", "", "median", "10 %", "90 %"], rows, left=2),
     ]  # fmt: skip
+    if s.profile.battery is None:
+        lines += ["", "no battery: it runs on mains power"]
     if off := int(s.overheated.sum()):
         lines += ["", f"{off} of {s.draws} draws switch off: a die reaches {SHUTDOWN_C:.0f} C"]
     return "\n".join([*lines, "", *_minutes(s)])
@@ -131,7 +133,7 @@ def as_json(s: Simulation, subject: Subject) -> dict[str, Any]:
         "warning": subject.note or None, "unit": s.unit,
         "context": subject.context, "inputs": subject.inputs,
         "summary": {name: _band(values) for name, values in bands(s).items()},
-        "switched_off": float(np.mean(s.overheated)),
+        "switched_off": float(np.mean(s.overheated)), "battery": s.profile.battery is not None,
         "seconds": s.seconds.tolist(), "series": series,
     }  # fmt: skip
 

@@ -19,7 +19,7 @@ from halfbyte.core.dtypes import DTYPES
 from halfbyte.core.instruction import Instruction
 from halfbyte.core.program import Program
 from halfbyte.device.kernels import HOST, ROWS, Kernel, kernel_of
-from halfbyte.device.quantity import Quantity
+from halfbyte.device.quantity import Draws, Quantity
 from halfbyte.weights.registry import is_packed
 
 F64 = npt.NDArray[np.float64]
@@ -174,6 +174,31 @@ class Rates:
     waiting: F64 | float = 0.0
 
 
+@dataclass(frozen=True)
+class _Kind:
+    """All instructions of a kind: operations at a peak, and bytes at a bandwidth, [draws]."""
+
+    name: str
+    arithmetic: str
+    calls: int
+    amount: F64
+    holds: F64
+
+    @property
+    def peak(self) -> tuple[str, bool]:
+        """The arithmetic, and whether NumPy computes."""
+        return self.arithmetic, self.name == HOST
+
+
+def _per_operation(rates: Rates) -> dict[tuple[str, bool], F64]:
+    """Seconds [draws] of an operation; NumPy uses one core, and waits for no other."""
+    per = {}
+    for arithmetic, peak in (("int8", rates.int8), ("float32", rates.float32)):
+        per[arithmetic, False] = (1 + rates.waiting) / peak
+        per[arithmetic, True] = rates.cores / peak
+    return per
+
+
 class Cost:
     """The time of one run of a program, as a function of a processor's rates.
 
@@ -191,8 +216,8 @@ class Cost:
         Whether weights and keys are in a cache.
     python : int
         Python's work besides the program, in units of one NumPy operator.
-    random : Generator, optional
-        Draws fractions from their ranges, `draws` times.
+    draws : Draws, optional
+        Draws fractions from their ranges; by default they have their nominal values.
     """
 
     def __init__(
@@ -204,55 +229,53 @@ class Cost:
         to_pack: Collection[Buffer] = (),
         cached: bool = False,
         python: int = 0,
-        random: np.random.Generator | None = None,
-        draws: int = 1,
+        draws: Draws | None = None,
     ) -> None:
+        draws = draws or Draws()
         self.work = work_of(program, registers, set(to_pack))
         self._cached = cached
         host = self.work[HOST].calls if HOST in self.work else 0
-        self._calls = 1 + (host + python) * _PYTHON_CALLS.draw(random, draws)
-        self._kinds: list[str] = []
-        in_int8, launches, amounts, holds = [], [], [], []
+        self._calls = 1 + (host + python) * draws(_PYTHON_CALLS)
+        kinds: list[_Kind] = []
         for single in (False, True):
             alike = [i for i in program.instructions if _is_single(i, registers) is single]
             for kind, work in _work(alike, registers, set(to_pack)).items():
                 kernel = kernel_of(kind, kernels)
-                fraction = (kernel.token if single else kernel.prompt).draw(random, draws)
-                self._kinds.append(kind)
-                in_int8.append(kernel.arithmetic == "int8")
-                launches.append(work.calls)
-                amounts.append(work.amount / fraction)
-                memory = 1.0 if cached else kernel.memory.draw(random, draws)
-                holds.append((0 if cached else work.held) / memory)
-        kinds = len(self._kinds)
-        self._in_int8 = np.array(in_int8, bool).reshape(kinds, 1)
-        self._on_host = np.array([kind == HOST for kind in self._kinds], bool).reshape(kinds, 1)
-        self._launches = np.array(launches, np.float64).reshape(kinds, 1)
-        self._amounts, self._holds = (
-            np.array([np.broadcast_to(row, draws) for row in rows], np.float64).reshape(
-                kinds, draws
-            )
-            for rows in (amounts, holds)
-        )
+                amount = work.amount / draws(kernel.token if single else kernel.prompt)
+                memory = 1.0 if cached else draws(kernel.memory)
+                holds = np.broadcast_to((0 if cached else work.held) / memory, draws.count)
+                kinds.append(_Kind(kind, kernel.arithmetic, work.calls, amount, holds))
+        self._kinds = kinds
+        self._launches = sum(kind.calls for kind in kinds)
+        # Operations of kinds that read nothing from memory add up, which is fast.
+        self._reading = [kind for kind in kinds if kind.holds.any()]
+        self._computing: dict[tuple[str, bool], F64] = {}
+        for one in kinds:
+            if not one.holds.any():
+                before = self._computing.get(one.peak, np.zeros(draws.count))
+                self._computing[one.peak] = before + one.amount
 
     def seconds(self, rates: Rates) -> F64:
         """Seconds [draws] of one run, with a call for each operator that NumPy runs."""
-        total: F64 = self._calls * rates.call + np.sum(self._seconds(rates), axis=0)
+        per = _per_operation(rates)
+        total: F64 = self._calls * rates.call + self._launches * rates.launch
+        for peak, amount in self._computing.items():
+            total = total + amount * per[peak]
+        for kind in self._reading:
+            total = total + np.maximum(kind.amount * per[kind.peak], kind.holds / rates.memory)
         return total
 
     def by_kind(self, rates: Rates) -> list[tuple[str, F64]]:
         """Seconds [draws] of all instructions of each kind."""
-        return list(zip(self._kinds, self._seconds(rates), strict=True))
-
-    def _seconds(self, rates: Rates) -> F64:
-        """Seconds [kinds, draws]."""
-        peak = np.where(self._in_int8, rates.int8, rates.float32)
-        peak = np.where(self._on_host, peak / rates.cores, peak)
-        waiting = np.where(self._on_host, 0.0, rates.waiting)  # NumPy uses one core
-        computing = self._amounts / peak * (1 + waiting)
-        work = np.maximum(computing, self._holds / rates.memory)
-        seconds: F64 = self._launches * rates.launch + work
-        return seconds
+        per = _per_operation(rates)
+        return [
+            (
+                kind.name,
+                kind.calls * rates.launch
+                + np.maximum(kind.amount * per[kind.peak], kind.holds / rates.memory),
+            )
+            for kind in self._kinds
+        ]
 
     @property
     def bytes_read(self) -> int:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from halfbyte.device.cost import F64
 from halfbyte.device.profile import Cluster
-from halfbyte.device.speed import Draws
+from halfbyte.device.quantity import Draws
 from halfbyte.device.thermal import leakage
 
 Indices = npt.NDArray[np.intp]

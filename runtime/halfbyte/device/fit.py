@@ -13,12 +13,13 @@ from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from halfbyte.device.cost import F64, Rates
 from halfbyte.device.profile import Profile
-from halfbyte.device.quantity import Quantity
+from halfbyte.device.quantity import Draws, Quantity
 from halfbyte.device.smaller import smaller_types
-from halfbyte.device.speed import Draws, Processor, Speed, fast_cores
+from halfbyte.device.speed import Processor, Speed, fast_cores
 from halfbyte.device.tab import WIDE_BYTES, in_tab
 from halfbyte.download.transfer import ARRAY_BYTES, HEAP_BYTES
 from halfbyte.errors import HalfbyteError
@@ -75,6 +76,11 @@ class Verdict:
     fits: bool
     sure: bool
     from_storage: bool
+
+    def within(self, limits_mb: F64) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        """Whether it fits these limits, and whether weights are then read from storage."""
+        streamed = self.from_storage and self.private == self.total  # nothing is mapped
+        return self.private <= limits_mb * 1e6, streamed | _dropped(self, limits_mb)
 
 
 @dataclass(frozen=True)
@@ -166,15 +172,17 @@ class Room:
         """The verdict on these bytes; weights may be streamed."""
         memory = memory if self.tab else footprint.in_app(memory)
         total, private = sum(memory.values()), _private(memory)
-        dropped = private < total and total > self.limit.value * 1e6
-        return Verdict(
+        verdict = Verdict(
             settings, dict(memory), total, private,
             fits=private <= self.limit.value * 1e6 and not self._too_large(memory),
             sure=self._too_large(memory)
             or private <= self.limit.low * 1e6
             or private > self.limit.high * 1e6,
-            from_storage=streamed or dropped,
+            from_storage=streamed,
         )  # fmt: skip
+        return replace(
+            verdict, from_storage=streamed or bool(_dropped(verdict, np.array(self.limit.value)))
+        )
 
     def _too_large(self, memory: Mapping[str, int]) -> bool:
         """Whether a tab's file is larger than the largest array of a browser."""
@@ -315,6 +323,13 @@ def largest(fits: Callable[[int], bool], limit: int) -> int:
         else:
             high = middle - 1
     return low
+
+
+def _dropped(verdict: Verdict, limits_mb: F64) -> npt.NDArray[np.bool_]:
+    """Whether the system drops pages of mapped weights."""
+    mapped = verdict.private < verdict.total
+    dropped: npt.NDArray[np.bool_] = mapped & (verdict.total > limits_mb * 1e6)
+    return dropped
 
 
 def _private(memory: Mapping[str, int]) -> int:

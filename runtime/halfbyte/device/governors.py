@@ -7,8 +7,9 @@ gov_step_wise.c, gov_power_allocator.c and cpufreq_cooling.c.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import Protocol
 
@@ -18,7 +19,8 @@ import numpy.typing as npt
 from halfbyte.device.cost import F64
 from halfbyte.device.electricity import Indices, Supply
 from halfbyte.device.profile import Profile
-from halfbyte.device.speed import Draws, Task
+from halfbyte.device.quantity import Draws
+from halfbyte.device.speed import Task
 from halfbyte.device.thermal import Stepper, Trip
 
 PERIOD_S = 1.0  # Linux polls a cool zone each second; a device's surface warms in minutes
@@ -211,7 +213,7 @@ class Firmware:
 
     def within(
         self, caps: Sequence[Indices], stepper: Stepper, temperatures: F64, watts: F64,
-        own: Sequence[F64], busy: F64, air: float | F64,
+        own: Sequence[F64], busy: F64, air: F64,
     ) -> list[Indices]:  # fmt: skip
         """The fastest steps of at most `caps` that trip points allow at the end of `stepper`'s
         step too, since a die is hot sooner than that.
@@ -224,9 +226,37 @@ class Firmware:
         for at, (supply, cap) in enumerate(zip(self._supplies, caps, strict=True)):
             for node, trip, _ in self._trips:
                 if node == self._nodes[at]:
-                    more = supply.cores * supply.every_watts * busy - own[at]  # [steps, draws]
-                    share = trip.ahead(after[:, node] + stepper.gain(node) * more)
-                    allowed = supply.hertz[:, None] <= share * supply.hertz[-1] * (1 + 1e-8)
-                    cap = np.minimum(cap, np.maximum(allowed.sum(axis=0) - 1, 0))
+                    allows = partial(
+                        _allows, supply, trip, after[:, node], stepper.gain(node), own[at], busy
+                    )
+                    cap = _fastest(allows, cap)
             result.append(cap)
         return result
+
+
+def _allows(
+    supply: Supply, trip: Trip, celsius: F64, gain: F64, own: F64, busy: F64, steps: Indices
+) -> npt.NDArray[np.bool_]:
+    """Whether a trip point allows these steps at the temperature that they lead to.
+
+    `celsius` is that of the present power, of which the cluster takes `own` watts.
+    """
+    more = supply.cores * supply.core_watts(steps) * busy - own
+    share = trip.ahead(celsius + gain * more)
+    allowed: npt.NDArray[np.bool_]
+    allowed = supply.hertz[steps] <= share * supply.hertz[-1] * (1 + 1e-8)
+    return allowed
+
+
+def _fastest(allows: Callable[[Indices], npt.NDArray[np.bool_]], limit: Indices) -> Indices:
+    """The fastest steps of at most `limit` that are allowed, or the slowest.
+
+    Faster steps are warmer, so those that are allowed come first.
+    """
+    low, high = np.where(allows(limit), limit, 0), limit - 1
+    while np.any(search := low < high):
+        middle = (low + high + 1) // 2
+        allowed = allows(middle)
+        low = np.where(search & allowed, middle, low)
+        high = np.where(search & ~allowed, middle - 1, high)
+    return low

@@ -22,8 +22,9 @@ from halfbyte.core.program import Program
 from halfbyte.device.cost import Cost, held_by_host, multiplied_bytes
 from halfbyte.device.fit import Fit, Room, Spread, Verdict, largest
 from halfbyte.device.profile import Profile
+from halfbyte.device.quantity import Draws
 from halfbyte.device.smaller import file_bytes, fp16_memory, smaller_graphs
-from halfbyte.device.speed import Draws, Pass
+from halfbyte.device.speed import Pass
 from halfbyte.errors import HalfbyteError
 from halfbyte.evaluation.inputs import completed, open_sizes
 from halfbyte.formats.mapped import is_mapped
@@ -159,7 +160,7 @@ class Runs:
             cached=held <= profile.memory.cache_mb.value * 1e6,
             # besides calling programs, a session checks its inputs and copies its outputs
             python=self.plan.calls,
-            random=draws.random, draws=draws.count,
+            draws=draws,
         )  # fmt: skip
         streamed = _mapped_reads(program) if self.from_storage else 0
         return Pass(cost, streamed / (draws(profile.memory.storage_gb_s) * 1e9)), None

@@ -18,7 +18,8 @@ from halfbyte.device.electricity import Supply
 from halfbyte.device.governors import PERIOD_S, Board, Observation
 from halfbyte.device.pacing import Pacing, Tuning
 from halfbyte.device.profile import Profile
-from halfbyte.device.speed import Draws, Processor, Task
+from halfbyte.device.quantity import Draws
+from halfbyte.device.speed import Processor, Task
 
 T = TypeVar("T")
 

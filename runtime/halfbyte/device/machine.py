@@ -11,6 +11,7 @@ from pathlib import Path
 from halfbyte.device.measure import Measured, kernels_of
 from halfbyte.device.profile import Memory, Overhead, Profile, load_profile, profile_names
 from halfbyte.device.quantity import Quantity, Steps
+from halfbyte.device.sensors import has_battery
 from halfbyte.room import machine_bytes
 
 MEASURED = "halfbyte device measure, "  # followed by the day: the source of measured numbers
@@ -56,7 +57,7 @@ def machine_profile(measured: Measured, name: str = _NAME) -> Profile:
     return replace(
         like, name=name, title=_processor(), kind="machine", year=today.year, memory=memory,
         clusters=(cluster,), overhead=overhead, instructions=None,
-        kernels=kernels_of(measured, source),
+        kernels=kernels_of(measured, source), battery=like.battery if has_battery() else None,
     )  # fmt: skip
 
 

@@ -12,8 +12,8 @@ from halfbyte.device.cooling import AMBIENT, Link, Node
 from halfbyte.device.cost import F64
 from halfbyte.device.electricity import Indices, Supply
 from halfbyte.device.profile import Profile
-from halfbyte.device.quantity import Quantity
-from halfbyte.device.speed import Draws, Processor, Task
+from halfbyte.device.quantity import Draws, Quantity
+from halfbyte.device.speed import Processor, Task
 from halfbyte.device.thermal import Network
 
 _MAX_POINTS = 4000  # for one number of threads: with more clusters, fewer steps of each are tried

@@ -22,7 +22,7 @@ import numpy as np
 from halfbyte.device.cost import F64
 from halfbyte.device.governors import PERIOD_S, Board, Observation, Orders
 from halfbyte.device.operating_points import efficient_points, lumped, network_of
-from halfbyte.device.speed import Draws
+from halfbyte.device.quantity import Draws
 
 _OVER = 2.0  # kelvins by which the target falls for each kelvin too hot
 _MEASURED_S = 10.0  # time constant of learning the device's speed

@@ -73,3 +73,15 @@ class Steps(Sourced):
     def span(self) -> str:
         """The number of values, for people."""
         return f"{len(self.values)} steps"
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Draws uncertain numbers: `count` values of each, or without `random` the nominal values."""
+
+    random: np.random.Generator | None = None
+    count: int = 1
+
+    def __call__(self, quantity: Quantity) -> npt.NDArray[np.float64]:
+        """[count] values."""
+        return quantity.draw(self.random, self.count)

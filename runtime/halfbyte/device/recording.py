@@ -41,7 +41,7 @@ class Simulation:
     megahertz : mapping of cluster to float32 [samples, draws]
         0 if none of the cluster's cores computes.
     charge : float64 [samples, draws], optional
-        Charge of the battery in percent.
+        Charge of the battery in percent, and at the start `full` [draws].
     taken_j, stored_j, given_j : float64 [draws]
         Energy taken, stored as heat, and given to the air.
     overheated : bool [draws]
@@ -64,6 +64,7 @@ class Simulation:
     temperatures: Mapping[str, F32]
     megahertz: Mapping[str, F32]
     charge: F64 | None
+    full: F64 | None
     taken_j: F64
     stored_j: F64
     given_j: F64
@@ -86,13 +87,15 @@ class Simulation:
 
 
 class Recorder:
-    """Collects at most `MAX_SAMPLES` samples of equal length; the last may be shorter."""
+    """Collects at most `most` samples of equal length; the last may be shorter."""
 
     def __init__(
-        self, profile: Profile, steps: int, step: float, draws: int, supplies: Sequence[Supply]
-    ) -> None:
+        self, profile: Profile, steps: int, step: float, draws: int, supplies: Sequence[Supply],
+        charge: F64 | None, most: int = MAX_SAMPLES,
+    ) -> None:  # fmt: skip
         self._profile, self._steps, self._step = profile, steps, step
-        self._every, self._supplies = ceil(steps / MAX_SAMPLES), supplies
+        self._every, self._supplies = ceil(steps / most), supplies
+        self._full = None if charge is None else 100 * charge
         samples = ceil(steps / self._every)
         ends = np.minimum(np.arange(1, samples + 1) * self._every, steps)
         self._seconds = ends * step
@@ -137,5 +140,5 @@ class Recorder:
             megahertz={
                 s.cluster.name: row for s, row in zip(self._supplies, self._megahertz, strict=True)
             },
-            charge=self._charge if self._profile.battery else None, **more,
+            charge=None if self._full is None else self._charge, full=self._full, **more,
         )  # fmt: skip

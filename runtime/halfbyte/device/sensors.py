@@ -1,4 +1,5 @@
-"""What this machine's sensors say: temperatures of thermal zones and their trip points (Linux).
+"""What this machine's sensors say: temperatures of thermal zones, their trip points, and whether
+there is a battery (Linux).
 
 Android shows the same folder to programs in Termux, as far as its vendor allows. Formats: the
 kernel's Documentation/driver-api/thermal/sysfs-api.rst; millidegrees Celsius.
@@ -6,6 +7,7 @@ kernel's Documentation/driver-api/thermal/sysfs-api.rst; millidegrees Celsius.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,7 @@ from pathlib import Path
 from halfbyte.errors import HalfbyteError
 
 FOLDER = Path("/sys/class/thermal")
+SUPPLIES = Path("/sys/class/power_supply")
 # Kinds of trip points, from the first that slows a device
 _LIMITS = ("passive", "active", "hot", "critical")
 _SANE_C = (-40.0, 200.0)  # what a sensor may report; others are broken or have no reading yet
@@ -37,6 +40,18 @@ def thermal_zones(folder: Path | None = None) -> list[Zone]:
     paths = sorted(folder.glob("thermal_zone*"), key=lambda path: (len(path.name), path.name))
     zones = [Zone(_text(path / "type") or path.name, path, _limit(path)) for path in paths]
     return [zone for zone in zones if zone.celsius() is not None]
+
+
+def has_battery(folder: Path | None = None) -> bool:
+    """Whether this machine runs on a battery; systems other than Linux do not say, and may."""
+    folder = SUPPLIES if folder is None else folder
+    if sys.platform != "linux":
+        return True
+    # a mouse's battery has the scope "Device"
+    return any(
+        _text(path / "type") == "Battery" and _text(path / "scope") != "Device"
+        for path in folder.glob("*")
+    )
 
 
 def hottest(zones: list[Zone], target_c: float | None = None) -> tuple[Zone, float]:

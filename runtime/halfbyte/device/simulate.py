@@ -36,8 +36,9 @@ from halfbyte.device.governors import (
 from halfbyte.device.operating_points import network_of
 from halfbyte.device.pacing import Pacing
 from halfbyte.device.profile import Profile
-from halfbyte.device.recording import Recorder, Simulation
-from halfbyte.device.speed import Draws, Processor, Task, fast_cores
+from halfbyte.device.quantity import Draws
+from halfbyte.device.recording import MAX_SAMPLES, Recorder, Simulation
+from halfbyte.device.speed import Processor, Task, fast_cores
 from halfbyte.device.workload import CONTINUOUS, Progress, Workload
 from halfbyte.errors import HalfbyteError
 
@@ -51,6 +52,15 @@ MAX_MINUTES, MAX_DRAWS = 600.0, 10_000
 AIR_C = (-30.0, 80.0)
 
 
+@dataclass(frozen=True)
+class Batteries:
+    """The state of batteries at the start: `charge` and `health` (the capacity, relative to that of
+    a new one), each from 0 to 1, a number or [draws]."""
+
+    charge: float | F64 = 1.0
+    health: float | F64 = 1.0
+
+
 def simulate(
     task: Task,
     profile: Profile,
@@ -58,12 +68,14 @@ def simulate(
     governor: str | Maker = "power-allocator",
     *,
     minutes: float = 10.0,
-    ambient: float | None = None,
+    ambient: float | F64 | None = None,
     threads: int | None = None,
     draws: int | Draws = 200,
     seed: int = 0,
     step: float = STEP_S,
     model: str = "",
+    batteries: Batteries | None = None,
+    samples: int = MAX_SAMPLES,
 ) -> Simulation:
     """A model's speed on a device over time.
 
@@ -74,7 +86,7 @@ def simulate(
         :class:`~halfbyte.device.graphs.Runs`.
     governor : str or callable
         A name in `GOVERNORS`, or a function that creates a governor for a board.
-    ambient : float, optional
+    ambient : float or float64 [draws], optional
         Temperature of the air in degrees Celsius; the profile's by default.
     threads : int, optional
         Cores that may compute; one per fast core by default.
@@ -84,6 +96,10 @@ def simulate(
         Length of a step in seconds; a governor's period is a whole number of steps.
     model : str
         The model's name in the result.
+    batteries : Batteries, optional
+        State of the batteries; new and full by default.
+    samples : int
+        The most samples that are recorded.
 
     Raises
     ------
@@ -91,23 +107,23 @@ def simulate(
         A number is out of its bounds, there is no such governor, or a workload has prompts and
         the task does not.
     """
-    ambient = profile.thermal.ambient_c.value if ambient is None else ambient
+    air = np.asarray(profile.thermal.ambient_c.value if ambient is None else ambient)
     threads = fast_cores(profile) if threads is None else threads
-    _check(governor, minutes, ambient, threads, profile.cores, draws, seed, step)
+    _check(governor, minutes, air, threads, profile.cores, draws, seed, step)
     if isinstance(draws, int):
         draws = Draws(np.random.default_rng(seed), draws)
-    device = _Device(task, profile, workload, threads, draws, ambient, step)
+    device = _Device(task, profile, workload, threads, draws, air, step, batteries or Batteries())
     name, make = (governor, GOVERNORS[governor]) if isinstance(governor, str) else ("", governor)
-    recorder = _run(device, make(device.board), max(1, round(minutes * 60 / step)))
+    recorder = _run(device, make(device.board), max(1, round(minutes * 60 / step)), samples)
     return recorder.result(
         model=model, unit=task.unit, governor=name or "own", workload=workload.name,
-        ambient=ambient, threads=threads, seed=seed, taken_j=device.taken_j,
+        ambient=float(air.mean()), threads=threads, seed=seed, taken_j=device.taken_j,
         stored_j=device.stored_j, given_j=device.given_j, overheated=device.hot,
     )  # fmt: skip
 
 
 def _check(
-    governor: str | Maker, minutes: float, ambient: float, threads: int, cores: int,
+    governor: str | Maker, minutes: float, air: F64, threads: int, cores: int,
     draws: int | Draws, seed: int, step: float,
 ) -> None:  # fmt: skip
     if isinstance(governor, str) and governor not in GOVERNORS:
@@ -115,15 +131,26 @@ def _check(
     periods = PERIOD_S / step if step > 0 else inf
     if not 1 <= periods < inf or abs(periods - round(periods)) > 1e-9:
         raise HalfbyteError(f"step of {step} s: expected {PERIOD_S:g} s or a whole part of it")
-    count = draws if isinstance(draws, int) else draws.count
-    for name, value, minimum, maximum in (
-        ("minutes", minutes, step / 60, MAX_MINUTES), ("ambient", ambient, *AIR_C),
-        ("threads", threads, 1, cores), ("draws", count, 1, MAX_DRAWS),
-    ):  # fmt: skip
-        if not minimum <= value <= maximum:
-            raise HalfbyteError(f"{name} {value:g}: expected {minimum:g} to {maximum:g}")
+    for celsius in (air.min(), air.max()):
+        check_bounds(minutes, celsius, draws if isinstance(draws, int) else draws.count, seed, step)
+    _bounded("threads", threads, 1, cores)
+
+
+def check_bounds(
+    minutes: float, ambient: float | None, draws: int, seed: int, step: float = STEP_S
+) -> None:
+    """Raise `HalfbyteError` for numbers that `simulate` does not take."""
+    _bounded("minutes", minutes, step / 60, MAX_MINUTES)
+    if ambient is not None:
+        _bounded("ambient", ambient, *AIR_C)
+    _bounded("draws", draws, 1, MAX_DRAWS)
     if seed < 0:
         raise HalfbyteError(f"seed {seed}: expected 0 or more")
+
+
+def _bounded(name: str, value: float, minimum: float, maximum: float) -> None:
+    if not minimum <= value <= maximum:
+        raise HalfbyteError(f"{name} {value:g}: expected {minimum:g} to {maximum:g}")
 
 
 @dataclass
@@ -143,7 +170,7 @@ class _Device:
 
     def __init__(
         self, task: Task, profile: Profile, workload: Workload, threads: int, draws: Draws,
-        ambient: float, step: float,
+        ambient: F64, step: float, batteries: Batteries,
     ) -> None:  # fmt: skip
         thermal, power = profile.thermal, profile.power
         self.profile, self.draws, self.ambient, self.step = profile, draws.count, ambient, step
@@ -168,7 +195,9 @@ class _Device:
         self.board = Board(
             profile, task, threads, nominal, node, *control, per_s=workload.per_s
         )  # fmt: skip
-        self._capacity = draws(profile.battery.capacity_wh) * 3600 if profile.battery else None
+        self._capacity, self._charge = None, batteries.charge
+        if profile.battery:
+            self._capacity = draws(profile.battery.capacity_wh) * 3600 * batteries.health
         self._progress = Progress(workload, self.draws)
         self.temperatures = self.network.steady(self._watts_at_rest(), ambient)
         self._start = self.network.stored_heat(self.temperatures)
@@ -194,7 +223,7 @@ class _Device:
         """The charge of the battery, from 1 to 0."""
         if self._capacity is None:
             return None
-        return np.maximum(1 - self.taken_j / self._capacity, 0)
+        return np.maximum(self._charge - self.taken_j / self._capacity, 0)
 
     def seen(self) -> F64:
         """Temperatures as sensors report them."""
@@ -252,9 +281,11 @@ class _Device:
         return watts
 
 
-def _run(device: _Device, governor: Governor, steps: int) -> Recorder:
+def _run(device: _Device, governor: Governor, steps: int, samples: int) -> Recorder:
     """Simulate all steps."""
-    recorder = Recorder(device.profile, steps, device.step, device.draws, device.supplies)
+    recorder = Recorder(
+        device.profile, steps, device.step, device.draws, device.supplies, device.charge, samples
+    )  # fmt: skip
     period, draws = round(PERIOD_S / device.step), device.draws
     unlimited = isinstance(governor, Unlimited)
     tops = [np.full(draws, supply.highest) for supply in device.supplies]

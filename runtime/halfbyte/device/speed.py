@@ -12,24 +12,14 @@ import numpy.typing as npt
 from halfbyte.core.passes.stream_weights import streamed_bytes
 from halfbyte.device.cost import F64, Cost, Rates
 from halfbyte.device.profile import Cluster, Profile
-from halfbyte.device.quantity import Quantity
+from halfbyte.device.quantity import Draws
 from halfbyte.text.planning import Plan
+
+Flags = bool | npt.NDArray[np.bool_]  # of all draws, or of each
 
 HELD, PROMPT = 256, 128  # tokens in the context, and of a prompt, for which a speed is given
 _CHUNKS = 4  # as in runtime/kernels/run.c
 _FAST = 0.3  # of the fastest core: slower ones would slow the others down more than they help
-
-
-@dataclass(frozen=True)
-class Draws:
-    """Draws uncertain numbers: `count` values of each, or without `random` the nominal values."""
-
-    random: np.random.Generator | None = None
-    count: int = 1
-
-    def __call__(self, quantity: Quantity) -> F64:
-        """[count] values."""
-        return quantity.draw(self.random, self.count)
 
 
 @dataclass(frozen=True)
@@ -166,7 +156,7 @@ class Speed:
         Tokens in the context while a token is decoded.
     prompt : int
         Tokens of a prompt, processed in the largest batches that the plan allows.
-    from_storage : bool, optional
+    from_storage : bool or bool [draws], optional
         Whether weights are read from storage in every run; by default if they are streamed.
     """
 
@@ -178,7 +168,7 @@ class Speed:
         *,
         position: int = HELD,
         prompt: int = PROMPT,
-        from_storage: bool | None = None,
+        from_storage: Flags | None = None,
     ) -> None:
         program, measured = plan.program, profile.fractions
         from_storage = plan.reader is not None if from_storage is None else from_storage
@@ -196,14 +186,13 @@ class Speed:
                 measured,
                 to_pack=plan.to_pack,
                 cached=cached,
-                random=draws.random,
-                draws=draws.count,
+                draws=draws,
             )
             for n, at in ((1, position), (batch, 0))
         )
         storage = draws(profile.memory.storage_gb_s) * 1e9
         read = streamed_bytes(program) or token.weight_bytes
-        storage_s = (read if from_storage else 0) / storage
+        storage_s = np.where(from_storage, read, 0) / storage
         self.token, self.prompt = Pass(token, storage_s), Pass(prefill, storage_s / batch, batch)
 
 
@@ -215,7 +204,7 @@ class Tokens:
     """
 
     plan: Plan
-    from_storage: bool | None = None
+    from_storage: Flags | None = None
     unit: ClassVar[str] = "token"
 
     def passes(self, profile: Profile, draws: Draws) -> tuple[Pass, Pass]:

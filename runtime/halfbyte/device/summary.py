@@ -64,8 +64,8 @@ def quantities(s: Simulation) -> dict[str, F64]:
         f"joules_per_{s.unit}": _ratio(s.taken_j, units),
         f"{s.unit}_spread": _spread(s),
     }
-    if s.profile.battery is not None and s.charge is not None:
-        by_name[f"{s.unit}s_per_percent"] = _ratio(units, 100.0 - s.charge[-1])
+    if s.full is not None and s.charge is not None:
+        by_name[f"{s.unit}s_per_percent"] = _ratio(units, s.full - s.charge[-1])
     return by_name
 
 
