@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
-from halfbyte.errors import HalfbyteError
+from halfbyte.errors import HalfbyteError, nearest
 from halfbyte.formats import ModelFile
 from halfbyte.quantize.mixtures import Model
 from halfbyte.quantize.presets import ALIASES, ResolvedPreset, canonical, presets
@@ -103,7 +103,7 @@ def find_preset(name: str) -> ResolvedPreset:
     """A preset by its name or alias; raises `HalfbyteError`."""
     known, name = presets(), canonical(name)
     if ALIASES.get(name, name) not in known:
-        raise HalfbyteError(f"type '{name}': expected one of {[*ALIASES, *known]}")
+        raise HalfbyteError(f"type '{name}': expected one of {nearest(name, [*ALIASES, *known])}")
     return known[ALIASES.get(name, name)]
 
 

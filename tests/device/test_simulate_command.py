@@ -194,7 +194,7 @@ def test_dropped_pages_are_read_again_as_in_fit(
 
 
 def test_invalid_input(run: Run) -> None:
-    assert "expected one of android-go-2gb" in run("--device", "pixel-60")[2]
+    assert "expected one of ['pixel-6'" in run("--device", "pixel-60")[2]
     assert (
         "expected continuous, chat, a rate such as 30/s, or a"
         in run("--device", "pixel-6", "--workload", "x")[2]

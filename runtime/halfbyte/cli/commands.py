@@ -10,6 +10,7 @@ from halfbyte import __version__
 from halfbyte.cli.bench import add_bench
 from halfbyte.cli.chat import add_chat
 from halfbyte.cli.common import name_options
+from halfbyte.cli.compare import add_compare
 from halfbyte.cli.demo import add_demo
 from halfbyte.cli.device import add_device
 from halfbyte.cli.embed import add_embed
@@ -65,6 +66,7 @@ def make_parser() -> Parser:
     add_fit(commands)
     add_device(commands)
     add_simulate(commands)
+    add_compare(commands)
     add_demo(commands)
     add_web(commands)
     add_pull(commands)

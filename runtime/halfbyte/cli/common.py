@@ -184,6 +184,7 @@ def size(text: str) -> int:
 
 # Arguments of the Python interface, which error messages name, and the options that set them.
 ARGUMENTS = {
+    "ambient": "--ambient", "minutes": "--minutes", "prompt": "--prompt", "type": "--type",
     "batch": "--batch", "cache": "--cache", "context": "--context", "draws": "--draws",
     "frequency_penalty": "--frequency-penalty", "length_penalty": "--length-penalty",
     "level": "--level", "logit_bias": "--logit-bias", "lora": "--lora", "max_tokens": "-n",

@@ -15,6 +15,7 @@ from halfbyte.outputs import reporting
 
 IsOwn = Callable[[Path], bool]
 
+PAGE_MARK = '<meta name="generator" content="halfbyte compare">'
 _START = 1 << 16  # bytes at the start of a file that identify it
 _MAX_JSON = 1 << 26
 _HEAD = 24  # bytes of a GGUF file before its metadata
@@ -111,6 +112,11 @@ def is_own_plot(path: Path) -> bool:
         start = file.read(_START)
         file.seek(max(0, path.stat().st_size - _START))
         return b"atplotlib" in start + file.read()
+
+
+def is_own_page(path: Path) -> bool:
+    """Whether `compare` wrote a file, which is said at its beginning."""
+    return PAGE_MARK.encode() in _start(path)
 
 
 def _start(path: Path) -> bytes:

@@ -24,4 +24,6 @@
   `electricity` the power that it takes, `thermal` the resulting temperatures. `governors` and
   `pacing` decide once a second, from what software can observe; `operating_points` are the choices
   of threads and frequencies. `recording` keeps the series, `summary` and `plot` show them.
+- `comparison` predicts all of this for `candidates`, models in types, on many devices; `fleet` for
+  devices that are drawn from shares.
 """

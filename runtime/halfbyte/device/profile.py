@@ -20,7 +20,7 @@ from halfbyte.device.cooling import Thermal, known
 from halfbyte.device.kernels import INSTRUCTIONS, Kernel, arm_kernels, usual_kernels
 from halfbyte.device.quantity import Quantity, Steps
 from halfbyte.device.schema import Text, Where, number, numbers
-from halfbyte.errors import ProfileError
+from halfbyte.errors import ProfileError, nearest
 
 KINDS = ("phone", "tablet", "board", "laptop", "machine")
 _SHIPPED = Path(__file__).parent / "profiles"
@@ -258,8 +258,9 @@ def load_profile(name_or_path: str | os.PathLike[str]) -> Profile:
         for folder in (user_folder(), _SHIPPED):
             if (folder / f"{name}.toml").is_file():
                 return _read(folder / f"{name}.toml")
-    known = ", ".join(profile_names())
-    raise ProfileError(f"device {name!r}: expected one of {known} or a .toml file")
+    raise ProfileError(
+        f"device {name!r}: expected one of {nearest(name, profile_names())}, or a .toml file"
+    )
 
 
 def _read(path: Path) -> Profile:

@@ -109,6 +109,15 @@ def integer(minimum: int, maximum: int) -> Reader:
     return read
 
 
+def bare(minimum: float, maximum: float) -> Reader:
+    """A number without an origin."""
+
+    def read(data: object, where: Where) -> float:
+        return _bounded(data, where, minimum, maximum)
+
+    return read
+
+
 def text(data: object, where: Where) -> str:
     """A line of text that a terminal can show."""
     if not isinstance(data, str) or not data.strip() or not data.isprintable():

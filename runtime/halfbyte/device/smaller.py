@@ -18,6 +18,7 @@ from halfbyte.weights import Tensor
 _BLOCK = 32
 _NODE_BYTES = 300  # per node of a file: its names, inputs, outputs and attributes
 _MICROSOFT = "com.microsoft"
+BITS = {"int8": 8, "int4": 4}  # of a graph's weights, by type
 WORTH = 0.95  # of the weights' size: a smaller saving is not worth the errors of quantizing again
 
 
@@ -25,23 +26,26 @@ def smaller_types(file: ModelFile) -> Iterator[tuple[str, ModelFile]]:
     """Commands that make the model smaller, and their results with zeros for weights."""
     now = sum(t.nbytes for t in file.tensors.values())
     for option, preset in (("--int8", "Q8_0"), ("--type Q4_K_M", "Q4_K_M"), ("--int4", "Q4_0")):
-        smaller = _in_type(file, preset)
+        smaller = in_type(file, preset)
         if sum(t.nbytes for t in smaller.tensors.values()) < WORTH * now:
             yield f"quantize {file.path.name} {option}", smaller
 
 
-def _in_type(file: ModelFile, preset: str) -> ModelFile:
-    from halfbyte.quantize.presets import fitting, presets
-    from halfbyte.quantize.recipe import model_of
+def in_type(file: ModelFile, name: str) -> ModelFile:
+    """The model as `quantize` would write it in a preset, with zeros for weights.
 
-    wanted, model = presets()[preset], model_of(file)
+    Types are those that the quantizer chooses before it knows the weights' values.
+    """
+    from halfbyte.quantize.recipe import choose
+
     tensors = dict(file.tensors)
-    for name, tensor in file.tensors.items():
-        if len(tensor.shape) > 1:
-            format_ = fitting(wanted.format_of(name, model), tensor.columns)
+    for choice in choose(file, name):
+        tensor, format_ = choice.tensor, choice.format
+        if format_ is not tensor.format:
             size = tensor.row_count * format_.row_bytes(tensor.columns)
             # zeros that are never accessed take no memory
-            tensors[name] = Tensor(name, format_, tensor.shape, np.zeros(size, np.uint8))
+            zeros = np.zeros(size, np.uint8)
+            tensors[tensor.name] = Tensor(tensor.name, format_, tensor.shape, zeros)
     return replace(file, tensors=tensors)
 
 
@@ -53,11 +57,16 @@ def smaller_graphs(model: Model) -> Iterator[tuple[str, Model]]:
     recognized here.
     """
     now = _nbytes(model.graph)
-    for option, bits in (("--int8", 8), ("--int4", 4)):
-        graph = _Rewritten(model.graph, bits).graph()
-        if _nbytes(graph) < WORTH * now:
-            opsets = {_MICROSOFT: 1, **model.opsets}
-            yield f"quantize {model.path.name} {option}", replace(model, graph=graph, opsets=opsets)
+    for name, bits in BITS.items():
+        smaller = graph_in_bits(model, bits)
+        if _nbytes(smaller.graph) < WORTH * now:
+            yield f"quantize {model.path.name} --{name}", smaller
+
+
+def graph_in_bits(model: Model, bits: int) -> Model:
+    """The graph with weights of so many bits, without their values."""
+    graph = _Rewritten(model.graph, bits).graph()
+    return replace(model, graph=graph, opsets={_MICROSOFT: 1, **model.opsets})
 
 
 def fp16_memory(model: Model, memory: Mapping[str, int]) -> dict[str, int]:
