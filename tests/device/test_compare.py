@@ -133,6 +133,7 @@ def test_graphs_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         (["--device", "pixel-6", "--minutes", "-1"], "--minutes -1: expected"),
         (["--device", "pixel-6", "--draws", "0"], "--draws 0: expected"),
         (["--device", "pixel-6", "--ambient", "nan"], "--ambient nan: expected"),
+        (["--device", "pixel-6", "--size", "batch=2"], "expected an ONNX graph"),
         ([], "--device: expected"),
         (["--device", "pixel-6", "--html", "nowhere/x.html"], "nowhere"),
     ],

@@ -178,6 +178,10 @@ def candidates(
     lower = [type_.lower() for type_ in types]
     if twice := [type_ for type_ in types if lower.count(type_.lower()) > 1]:
         raise HalfbyteError(f"type {twice[0]!r}: is given twice: expected different types")
+    if choices.sizes and not any(is_onnx_file(path) for path in paths):
+        raise HalfbyteError(
+            f"--size {choices.sizes[0][0]}: expected an ONNX graph among the models"
+        )
     for path, name in zip(paths, _labels(paths), strict=True):
         if is_onnx_file(path):
             yield from _graphs(path, name, types, choices)
