@@ -34,6 +34,7 @@ TILING(TILE_PARTS)           /* parts in a tile, with */
 TILING(COLUMNS)              /* so many rows of activations, of which */
 TILING(TOGETHER)             /* so many are multiplied in one step */
 TILING(ROW_PARTS)            /* parts in one step if there is a single row of activations */
+TILING(CODES_PARTS)          /* the same for codes: linear/codes_rows_body.inc */
 TILING(Q8_0_OFFSET)          /* offset that is added to Q8_0's values before they are multiplied:
                                 some instructions take unsigned bytes */
 TILING(UNPACKED_SPAN)        /* columns that are unpacked at a time */

@@ -16,6 +16,7 @@ enum {
   PARTS = 1,
   TILE_PARTS = 1,
   ROW_PARTS = 1,
+  CODES_PARTS = 1,
   COLUMNS = 16,
   TOGETHER = 2,
   Q8_0_OFFSET = 128,

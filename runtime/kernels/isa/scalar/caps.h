@@ -15,6 +15,7 @@ enum {
   PARTS = 1,
   TILE_PARTS = 1,
   ROW_PARTS = 1,
+  CODES_PARTS = 1,
   COLUMNS = 1,
   TOGETHER = 1,
   Q8_0_OFFSET = 0,

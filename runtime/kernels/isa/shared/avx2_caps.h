@@ -9,7 +9,15 @@ enum { REGISTER_LANES = 8, FETCH_STREAMS = 1 };
 #define CODES_ROWS_FILE "linear/codes_rows.inc"
 
 /* integer products on packed rows */
-enum { PARTS = 2, TILE_PARTS = 1, ROW_PARTS = 1, COLUMNS = 4, TOGETHER = 1, PEAK = 8 };
+enum {
+  PARTS = 2,
+  TILE_PARTS = 1,
+  ROW_PARTS = 1,
+  CODES_PARTS = 2,
+  COLUMNS = 4,
+  TOGETHER = 1,
+  PEAK = 8
+};
 
 /* float products */
 enum { PRODUCT_PARTS = 2, ROW_PRODUCT = 8, PRODUCT_ENDS = 1 };

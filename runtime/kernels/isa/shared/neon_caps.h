@@ -16,6 +16,7 @@ enum {
   PARTS = 4,
   TILE_PARTS = 1,
   ROW_PARTS = 1,
+  CODES_PARTS = 4,
   COLUMNS = 8,
   TOGETHER = 2,
   Q8_0_OFFSET = 0,

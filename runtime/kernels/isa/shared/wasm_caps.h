@@ -6,7 +6,6 @@
 /* kinds of products */
 enum { REGISTER_LANES = 4, FETCH_STREAMS = 0 };
 #define PACKED_TILES_FILE "linear/tiles_body.inc"
-#define CODES_ROWS_FILE "linear/no_codes_rows.inc"
 #define UNPACKED_PRODUCTS_FILE "linear/unpacked.inc"
 #define QUANTIZED_TILES_FILE "conv/quantized_tiles.inc"
 #define DEPTHWISE_QUANTIZED_FILE "conv/depthwise_no_pairs.inc"
@@ -16,6 +15,7 @@ enum {
   PARTS = 4,
   TILE_PARTS = 2,
   ROW_PARTS = 4,
+  CODES_PARTS = 1,
   COLUMNS = 4,
   TOGETHER = 4,
   Q8_0_OFFSET = 0,

@@ -4,6 +4,8 @@
 
 #include "isa/shared/wasm_caps.h"
 
+#define CODES_ROWS_FILE "linear/no_codes_rows.inc"
+
 enum { BYTE_PRODUCTS = 0, UNPACKED_FASTER = 1, UNPACKED_ONLY = 1 };
 
 #endif

@@ -11,6 +11,10 @@ typedef v128_t pf;
 typedef v128_t pi;
 typedef struct {
   const uint8_t* quantized;
+#ifdef HB_WASM_RELAXED
+  v128_t values, signs; /* tables of codes of */
+  int bits;             /* so many bits */
+#endif
 } pw;
 
 /* What `instruction` loads from p + offset */
@@ -35,7 +39,7 @@ static inline pi pi_start(const i16* xs, int first, int second) {
   return first || second ? wasm_i32x4_dot_i16x8(sums, by) : wasm_i32x4_splat(0);
 }
 static inline pw pw_load_q4_0(const uint8_t* quantized, int part) {
-  return (pw){quantized + 16 * part};
+  return (pw){.quantized = quantized + 16 * part};
 }
 #define pw_load_q8_0 pw_load_q4_0
 #define pw_load_5 pw_load_q4_0
@@ -350,6 +354,60 @@ INLINE void pi_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x, int64_t 
 #define STEP(place, offset) {ALL_QUANTIZED(less_signs, place) PRODUCTS(quantized, offset)}
   STEPS
 #undef STEP
+}
+
+/* For codes_rows.inc. Values plus 64 are below 128; those of IQ4 are split as Q8_0's are. */
+enum { OFFSET_15 = 64, OFFSET_63 = 64, OFFSET_127 = 0, APART_63 = 0, APART_127 = 1 };
+INLINE pw pw_load_codes(const uint8_t* quantized, int part, const i8* table, int offset, int bits) {
+  v128_t values = wasm_i8x16_add(wasm_v128_load(table), wasm_i8x16_splat((int8_t)offset));
+  v128_t signs = wasm_u8x16_shr(values, 7), mask = wasm_i8x16_splat(127);
+  return (pw){quantized + 16 * part, kept(wasm_v128_and(values, mask)), kept(signs), bits};
+}
+static inline v128_t codes_in(v128_t bytes, int shift, int mask) {
+  bytes = shift ? wasm_u16x8_shr(bytes, (uint32_t)shift) : bytes;
+  return wasm_v128_and(bytes, kept(wasm_i8x16_splat((int8_t)mask)));
+}
+/* Codes of three bits, columns 12 to 15 of a half */
+static inline v128_t codes_between(const pw* w, int shift) {
+  v128_t first = codes_in(QUANTIZED_AT(*w, 0), shift + 3, 1);
+  v128_t second = codes_in(QUANTIZED_AT(*w, 64), shift + 2, 2);
+  v128_t third = codes_in(QUANTIZED_AT(*w, 128), shift + 1, 4);
+  return wasm_v128_or(wasm_v128_or(first, second), third);
+}
+INLINE pi dot_codes(const pw* w, int half, int is_signed, const i8* x, pi start) {
+  int shift = 4 * half, mask = (1 << w->bits) - 1;
+  pi negative = wasm_i32x4_splat(0);
+  x += 16 * half;
+#define STEP(codes, offset)                                                             \
+  {                                                                                     \
+    v128_t four = codes, by = SPLAT(x, offset);                                         \
+    dot(&start, w->bits == 2 ? four : wasm_i8x16_relaxed_swizzle(w->values, four), by); \
+    if (is_signed) {                                                                    \
+      dot(&negative, wasm_i8x16_relaxed_swizzle(w->signs, four), by);                   \
+    }                                                                                   \
+  }
+  STEP(codes_in(QUANTIZED_AT(*w, 0), shift, mask), 0)
+  STEP(codes_in(QUANTIZED_AT(*w, 64), shift, mask), 4)
+  if (w->bits == 2) {
+    STEP(codes_in(QUANTIZED_AT(*w, 0), shift + 2, mask), 8)
+    STEP(codes_in(QUANTIZED_AT(*w, 64), shift + 2, mask), 12)
+    return start;
+  }
+  STEP(codes_in(QUANTIZED_AT(*w, 128), shift, mask), 8)
+  if (w->bits == 3) {
+    STEP(codes_between(w, shift), 12)
+  } else {
+    STEP(codes_in(QUANTIZED_AT(*w, 192), shift, mask), 12)
+  }
+#undef STEP
+  return is_signed ? wasm_i32x4_sub(start, wasm_i32x4_shl(negative, 7)) : start;
+}
+static inline pi pi_dot_half_127(const pw* w, int half, const i8* x, pi start) {
+  return dot_codes(w, half, 0, x, start);
+}
+#define pi_dot_half_31 pi_dot_half_127
+static inline pi pi_dot_half_255(const pw* w, int half, const i8* x, pi start) {
+  return dot_codes(w, half, 1, x, start);
 }
 #else
 INLINE void pi_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x, int64_t stride, int columns,

@@ -5,6 +5,8 @@
 
 #include "isa/shared/wasm_caps.h"
 
+#define CODES_ROWS_FILE "linear/codes_rows.inc"
+
 enum { BYTE_PRODUCTS = 1, UNPACKED_ONLY = 0 };
 /* only the engine knows: packed.h */
 #define UNPACKED_FASTER is_composed()

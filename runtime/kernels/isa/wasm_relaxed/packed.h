@@ -1,6 +1,6 @@
-/* WebAssembly's SIMD with relaxed instructions. The second operand of the dot product is Q4_0's
- * values, 0...15, or magnitudes of activations, 0...127, which fit into its seven bits: so the
- * result is the same on every engine. The fused multiply-add is used only for float products, which
- * may fuse. */
+/* WebAssembly's SIMD with relaxed instructions. The second operand of the dot product is quantized
+ * values, or magnitudes of activations, of 0...127, which fit into its seven bits; indices into
+ * tables are below sixteen: so the result is the same on every engine. The fused multiply-add is
+ * used only for float products, which may fuse. */
 #define HB_WASM_RELAXED
 #include "isa/wasm/packed.h"
