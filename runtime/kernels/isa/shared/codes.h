@@ -31,4 +31,14 @@ INLINE pw pw_load_codes(const uint8_t* quantized, int part, const i8* table, int
   return w;
 }
 
+/* dots += the products of the halves of a block */
+#define HALVES(name, dot_half)                                                                     \
+  INLINE void name(pi* dots, const pw* w, const i8* x) {                                           \
+    UNROLL for (int half = 0; half < 2; half++) { dots[half] = dot_half(w, half, x, dots[half]); } \
+  }
+HALVES(pi_add_halves_31, pi_dot_half_31)
+HALVES(pi_add_halves_127, pi_dot_half_127)
+HALVES(pi_add_halves_255, pi_dot_half_255)
+#undef HALVES
+
 #endif

@@ -363,51 +363,54 @@ INLINE pw pw_load_codes(const uint8_t* quantized, int part, const i8* table, int
   v128_t signs = wasm_u8x16_shr(values, 7), mask = wasm_i8x16_splat(127);
   return (pw){quantized + 16 * part, kept(wasm_v128_and(values, mask)), kept(signs), bits};
 }
-static inline v128_t codes_in(v128_t bytes, int shift, int mask) {
-  bytes = shift ? wasm_u16x8_shr(bytes, (uint32_t)shift) : bytes;
-  return wasm_v128_and(bytes, kept(wasm_i8x16_splat((int8_t)mask)));
+static inline v128_t bits_between(v128_t bytes, int shift, int mask) {
+  return wasm_v128_and(wasm_u16x8_shr(bytes, (uint32_t)shift), kept(wasm_i8x16_splat(mask)));
 }
-/* Codes of three bits, columns 12 to 15 of a half */
-static inline v128_t codes_between(const pw* w, int shift) {
-  v128_t first = codes_in(QUANTIZED_AT(*w, 0), shift + 3, 1);
-  v128_t second = codes_in(QUANTIZED_AT(*w, 64), shift + 2, 2);
-  v128_t third = codes_in(QUANTIZED_AT(*w, 128), shift + 1, 4);
-  return wasm_v128_or(wasm_v128_or(first, second), third);
-}
-INLINE pi dot_codes(const pw* w, int half, int is_signed, const i8* x, pi start) {
-  int shift = 4 * half, mask = (1 << w->bits) - 1;
-  pi negative = wasm_i32x4_splat(0);
-  x += 16 * half;
-#define STEP(codes, offset)                                                             \
-  {                                                                                     \
-    v128_t four = codes, by = SPLAT(x, offset);                                         \
-    dot(&start, w->bits == 2 ? four : wasm_i8x16_relaxed_swizzle(w->values, four), by); \
-    if (is_signed) {                                                                    \
-      dot(&negative, wasm_i8x16_relaxed_swizzle(w->signs, four), by);                   \
-    }                                                                                   \
+/* dots += the products of the halves of a block */
+INLINE void add_halves(pi* dots, const pw* w, int is_signed, const i8* x) {
+  int bits = w->bits;
+  v128_t mask = kept(wasm_i8x16_splat((int8_t)((1 << bits) - 1)));
+  pi negative[2] = {wasm_i32x4_splat(0), wasm_i32x4_splat(0)};
+#define HALF(half, codes, offset)                                                         \
+  {                                                                                       \
+    v128_t four = wasm_v128_and(codes, mask), by = SPLAT(x, offset);                      \
+    dot(&dots[half], bits == 2 ? four : wasm_i8x16_relaxed_swizzle(w->values, four), by); \
+    if (is_signed) {                                                                      \
+      dot(&negative[half], wasm_i8x16_relaxed_swizzle(w->signs, four), by);               \
+    }                                                                                     \
   }
-  STEP(codes_in(QUANTIZED_AT(*w, 0), shift, mask), 0)
-  STEP(codes_in(QUANTIZED_AT(*w, 64), shift, mask), 4)
-  if (w->bits == 2) {
-    STEP(codes_in(QUANTIZED_AT(*w, 0), shift + 2, mask), 8)
-    STEP(codes_in(QUANTIZED_AT(*w, 64), shift + 2, mask), 12)
-    return start;
+#define STEP(bytes, low, high, first, second) \
+  HALF(0, wasm_u16x8_shr(bytes, low), first)  \
+  HALF(1, wasm_u16x8_shr(bytes, high), second)
+  v128_t bytes = QUANTIZED_AT(*w, 0), between;
+  STEP(bytes, 0, 4, 0, 16)
+  between = bits == 3 ? bits_between(bytes, 3, 0x11) : bytes;
+  if (bits == 2) {
+    STEP(bytes, 2, 6, 8, 24)
   }
-  STEP(codes_in(QUANTIZED_AT(*w, 128), shift, mask), 8)
-  if (w->bits == 3) {
-    STEP(codes_between(w, shift), 12)
-  } else {
-    STEP(codes_in(QUANTIZED_AT(*w, 192), shift, mask), 12)
+  bytes = QUANTIZED_AT(*w, 64);
+  STEP(bytes, 0, 4, 4, 20)
+  if (bits == 2) {
+    STEP(bytes, 2, 6, 12, 28)
+    return;
   }
+  between = bits == 3 ? wasm_v128_or(between, bits_between(bytes, 2, 0x22)) : between;
+  bytes = QUANTIZED_AT(*w, 128);
+  STEP(bytes, 0, 4, 8, 24)
+  bytes = bits == 3 ? wasm_v128_or(between, bits_between(bytes, 1, 0x44)) : QUANTIZED_AT(*w, 192);
+  STEP(bytes, 0, 4, 12, 28)
 #undef STEP
-  return is_signed ? wasm_i32x4_sub(start, wasm_i32x4_shl(negative, 7)) : start;
+#undef HALF
+  UNROLL for (int half = 0; is_signed && half < 2; half++) {
+    dots[half] = wasm_i32x4_sub(dots[half], wasm_i32x4_shl(negative[half], 7));
+  }
 }
-static inline pi pi_dot_half_127(const pw* w, int half, const i8* x, pi start) {
-  return dot_codes(w, half, 0, x, start);
+static inline void pi_add_halves_127(pi* dots, const pw* w, const i8* x) {
+  add_halves(dots, w, 0, x);
 }
-#define pi_dot_half_31 pi_dot_half_127
-static inline pi pi_dot_half_255(const pw* w, int half, const i8* x, pi start) {
-  return dot_codes(w, half, 1, x, start);
+#define pi_add_halves_31 pi_add_halves_127
+static inline void pi_add_halves_255(pi* dots, const pw* w, const i8* x) {
+  add_halves(dots, w, 1, x);
 }
 #else
 INLINE void pi_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x, int64_t stride, int columns,
