@@ -295,6 +295,8 @@ def windows() -> Iterator[Case]:
     yield case("Conv", image, N.f(4, 1, 3, 2), N.f(4), known=known, group=4, label="depthwise")
     yield case("Conv", image, N.f(12, 1, 3, 2), N.f(12), known=known, group=4, strides=[2, 1],
                label="multiplied")  # fmt: skip
+    yield case("Conv", N.f(1, 1, 6, 61), N.f(2, 1, 1, 8), N.f(2), known=known, strides=[1, 2],
+               pads=[0, 3, 0, 2], label="filter")  # fmt: skip
     yield microsoft(
         "FusedConv", image, N.f(3, 4, 3, 3), N.f(3), N.f(2, 3, 6, 5), known=known,
         pads=[1, 1, 1, 1], activation="Relu", label="few",
@@ -388,6 +390,10 @@ def products() -> Iterator[Case]:
     yield microsoft(
         "MatMulNBits", N.f(3, 64), integers, scales, N.u8(5, 1), None, N.f(5), known=[1, 2, 3, 5],
         bits=4, **blocks, label="zeros", rounding=1 / 2048,
+    )  # fmt: skip
+    yield microsoft(
+        "MatMulNBits", N.f(3, 40), integers, scales, known=[1, 2], bits=4, K=40, N=5,
+        block_size=32, label="ragged", rounding=1 / 2048,
     )  # fmt: skip
     yield microsoft(
         "MatMulNBits", N.f(3, 64), N.u8(5, 2, 32), scales / 16, known=[1, 2], bits=8,

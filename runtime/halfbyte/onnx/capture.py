@@ -44,6 +44,10 @@ class Lowering(NamedTuple):
     permuted: Callable[[Capture, Buffer, Sequence[int]], Buffer | None]  # as np.transpose
 
 
+# How much larger than its inputs the result of a node may be: float32 of four bits
+_GROWTH = {"DequantizeLinear": 8}
+
+
 class Capture(Forms):
     """One program under capture, and the values of its graph.
 
@@ -191,7 +195,8 @@ class Capture(Forms):
             return self._sized_results(call, inputs)
         if work_of(call.definition, self.node, inputs) > WORK:
             raise EndOfProgramError
-        limit = max(2 * bytes_given(self.node, inputs), MAX_FOLDED)
+        growth = _GROWTH.get(self.node.op_type, 2)
+        limit = max(growth * bytes_given(self.node, inputs), MAX_FOLDED)
         results = folded(call, inputs, limit)
         if results is None:
             raise EndOfProgramError

@@ -16,7 +16,7 @@ from halfbyte.core import ops
 from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.lowering.elementwise import apply, combine
 from halfbyte.onnx.lowering.linear import vector
-from halfbyte.onnx.lowering.move import side_by_side
+from halfbyte.onnx.lowering.move import along, side_by_side, sliced
 from halfbyte.onnx.lowering.registry import MICROSOFT, lower
 from halfbyte.onnx.lowering.sliding import Sliding, floats, image, result, sliding
 from halfbyte.onnx.lowering.volume import volume_conv, volume_pool
@@ -69,8 +69,7 @@ def fused_conv(
         return None
     w = window.trim(x, w)
     low, high, function = _activation(activation, activation_params)
-    depthwise = group == x.shape[1] and not window.volume
-    depthwise = depthwise and (m == group or (m <= COPIES * group and group > 1))
+    depthwise = group == x.shape[1] > 1 and m <= COPIES * group and not window.volume
     added_later = depthwise and z is not None  # the depthwise kernel has no sum
     limits = {"lo": -_INFINITE, "hi": _INFINITE} if added_later else {"lo": low, "hi": high}
     value = _convolved(c, x, w, b, z, window, group, limits, depthwise=depthwise)
@@ -97,7 +96,7 @@ def _convolved(
     if depthwise:
         weight = floats(c, w, "by tap", lambda: np.ascontiguousarray(w.reshape(len(w), -1).T))
         y = ops.conv2d_depthwise(image(c, x), weight, bias, **window.attributes, **limits)
-    elif (together := _together(w, window, group)) > 1:
+    elif (together := _together(w, window, group, exactly=z is not None)) > 1:
         return _few(c, x, w, b, z, window, together, limits)
     else:
         weight = floats(c, w, f"packed {group}", lambda: ops.pack_kernels(w, group))
@@ -107,14 +106,17 @@ def _convolved(
     return result(c, y, len(x.shape))
 
 
-def _together(w: Array, window: Sliding, group: int) -> int:
-    """How many neighbours in a row fill the sixteen lanes that few outputs leave empty."""
-    m, width, a = len(w), w.shape[-1], window.attributes
-    if group > 1 or width < 2 or (a["stride_w"], a["dilation_w"]) != (1, 1):
+def _together(w: Array, window: Sliding, group: int, *, exactly: bool) -> int:
+    """How many neighbours in a row fill the sixteen lanes that few outputs leave empty.
+
+    If `exactly`, the row consists of so many again and again.
+    """
+    m, width, q = len(w), w.shape[-1], window.attributes["q"]
+    if group > 1 or width < 2 or window.attributes["dilation_w"] != 1 or is_named(q):
         return 1
-    if is_named(a["q"]):
-        return 1
-    return max((count for count in range(1, 16 // m + 1) if a["q"] % count == 0), default=1)
+    most = min(16 // m, q)
+    whole = max((count for count in range(1, most + 1) if q % count == 0), default=1)
+    return whole if exactly or 2 * whole > most else most
 
 
 def _few(
@@ -123,21 +125,25 @@ def _few(
 ) -> Value | None:  # fmt: skip
     """A convolution whose windows step over `count` pixels, which become outputs of one place."""
     m, width, a = len(w), w.shape[-1], window.attributes
+    step, places = a["stride_w"], -(-a["q"] // count)
+    wider = width + (count - 1) * step
 
     def shifted() -> Array:
-        wide = np.zeros((count, *w.shape[:-1], width + count - 1), np.float32)
+        wide = np.zeros((count, *w.shape[:-1], wider), np.float32)
         for i in range(count):
-            wide[i, ..., i : i + width] = w
+            wide[i, ..., i * step : i * step + width] = w
         return ops.pack_kernels(wide.reshape(count * m, *wide.shape[2:]), 1)
 
     bias = None if b is None else np.tile(b, count)
-    changed = {"q": a["q"] // count, "kernel_w": width + count - 1, "stride_w": count}
-    operands = [image(c, x), floats(c, w, f"{count} together", shifted)]
+    changed = {"q": places, "kernel_w": wider, "stride_w": step * count}
+    operands = [image(c, x), floats(c, w, f"{count} together at {step}", shifted)]
     operands.append(vector(c, bias, count * m))
-    shape = (x.shape[0], a["p"], changed["q"], count * m)
-    operands += [image(c, z).view(shape)] if isinstance(z, Value) else []
+    if isinstance(z, Value):
+        operands.append(image(c, z).view((x.shape[0], a["p"], places, count * m)))
     y = ops.conv2d(*operands, groups=1, **(a | changed), **limits)
-    return result(c, y.view((x.shape[0], a["p"], a["q"], m)), len(x.shape))
+    rows = c.value(y.view((x.shape[0], a["p"], places * count, m)))
+    whole = sliced(c, rows, along(rows.shape, 2, (0, 1, a["q"])))
+    return None if whole is None else result(c, c.plain(whole), len(x.shape))
 
 
 def _multiplied(

@@ -16,6 +16,7 @@ from halfbyte.core.ops.rotated import matrix as hadamard_matrix
 from halfbyte.errors import ProgramError
 from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.lowering.blocks import block_weight
+from halfbyte.onnx.lowering.move import side_by_side
 from halfbyte.onnx.lowering.registry import MICROSOFT, OWN, lower
 from halfbyte.onnx.lowering.strides import Dimension, broadcast, joined, row_major
 from halfbyte.onnx.sizes import broadcast_shapes
@@ -210,8 +211,18 @@ def matmul_nbits(
         return None
     if bias is not None and key_of(bias) != "f32":
         return None
-    if not x.size or x.shape[-1] != K or K % 32:
+    if not x.size or x.shape[-1] != K:
         return None
+    if K % 32:  # the last block of a row is whole: zeros are multiplied with its rest
+        rest = -K % block_size
+        if (K + rest) % 32 or not rest:
+            return None
+        blank = np.zeros((*x.shape[:-1], rest), np.float32)
+        wide = side_by_side(c, [x, blank], len(x.shape) - 1)
+        return wide and matmul_nbits(
+            c, wide, data, scales, zeros, order, bias, K=K + rest, N=N, block_size=block_size,
+            bits=bits, accuracy_level=accuracy_level, weight_prepacked=weight_prepacked,
+        )  # fmt: skip
     rows, integers = x.size // K, accuracy_level == 4
     w = block_weight(c, data, scales, zeros, (N, K), block_size, bits, packed=integers)
     if w is None:
