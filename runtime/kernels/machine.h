@@ -323,6 +323,10 @@ enum { STRIP_PIXELS = 56, UNIT_CHANNELS = 32 };
 /* Each chunk of depthwise rows rearranges its weights again, and neighbouring rows share inputs. */
 #define DEPTHWISE_GRAIN(rows) ((rows) < 16 ? 2 : (rows) < 64 ? 4 : 8)
 
+/* Each chunk of a recurrent layer reads the weights in every step, so it has several rows of the
+ * batch. */
+#define LAYER_GRAIN(rows) ((rows) < 4 ? 1 : (rows) < 16 ? 4 : 8)
+
 /* Every field of an instruction takes one 8-byte slot, also on 32-bit machines, so that Python
  * fills in instructions for all of them in the same way. */
 #define HB_SLOTS 30

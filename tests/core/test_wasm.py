@@ -21,8 +21,8 @@ from halfbyte.core.backends.libraries import library
 STEPS = re.compile("encode_(extremes|slopes|lines|integers|pack)|convert_grids")
 # Kernels of graphs only
 GRAPHS = re.compile(
-    "matmul_panels|matmul_batched|pack_panels|pack_batched|attention|reduce_|conv2d|"
-    ".*pool|resize|.*quantized|.*quantize_linear|quantize_tensor|tensor_range"
+    "matmul_panels|recurrent_layer|matmul_batched|pack_panels|pack_batched|attention|reduce_|"
+    "conv2d|.*pool|resize|.*quantized|.*quantize_linear|quantize_tensor|tensor_range"
 )
 
 

@@ -235,7 +235,7 @@ def pads() -> Iterator[Case]:
 
 
 def recurrent() -> Iterator[Case]:
-    """Layers of few steps."""
+    """Layers of few steps, whose sizes are no multiples of vectors."""
     for operator, gates, states in (("LSTM", 4, 2), ("GRU", 3, 1), ("RNN", 1, 1)):
         for direction, count, batch in (("reverse", 1, 1), ("bidirectional", 2, 3)):
             sizes = (count, gates * 5, 7), (count, gates * 5, 5), (count, 2 * gates * 5)

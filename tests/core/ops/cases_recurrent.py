@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from tests.core.ops.case import EPS, TINY, Case, activations
 
 from halfbyte.core import ops
+from halfbyte.core.ops.panels import pack_panels, panels
+from halfbyte.core.ops.recurrent_layer import GATES, Cell, Function, by_outputs
+
+SIGMOID = (Function.SIGMOID, 1, 0)
+TANH = (Function.SCALED_TANH, 1, 1)
+HARD = (Function.HARD_SIGMOID, 0.3, 0.4)
+AFFINE = (Function.AFFINE, 0.7, -0.1)
+RELU = (Function.RELU, 1, 0)
 
 
 def _causal_conv() -> Iterator[Case]:
@@ -61,4 +71,59 @@ def _bounds(case: Case) -> tuple[np.ndarray, np.ndarray]:
     return tuple(np.full(r.shape, (n + s + 16) * 4 * EPS * largest + TINY) for r in results)
 
 
-FAMILIES = (_causal_conv, _selective_scan)
+LAYERS = (  # cell, functions, what else
+    ("lstm", Cell.LSTM, (SIGMOID, TANH, TANH), {}),
+    ("lstm-odd", Cell.LSTM, (HARD, AFFINE, TANH), {"clip": 0.7, "peephole": True}),
+    ("lstm-relu", Cell.LSTM, (SIGMOID, RELU, TANH), {}),
+    ("gru", Cell.GRU, (SIGMOID, TANH, TANH), {}),
+    ("gru-clip", Cell.GRU, (HARD, TANH, TANH), {"clip": 0.5}),
+    ("gru-linear", Cell.GRU_LINEAR, (SIGMOID, TANH, TANH), {}),
+    ("rnn", Cell.RNN, (TANH, TANH, TANH), {}),
+    ("rnn-relu", Cell.RNN, (RELU, TANH, TANH), {}),
+    ("rnn-affine", Cell.RNN, (AFFINE, TANH, TANH), {"clip": 1.5}),
+)
+# sequences, steps, outputs, directions, reverse, states and lengths
+LAYER_SIZES = ((1, 1, 16, 1, 0, 1), (1, 5, 37, 2, 0, 0), (3, 4, 20, 1, 1, 1), (9, 3, 65, 2, 0, 1))
+
+
+def _recurrent_layer() -> Iterator[Case]:
+    """Outputs of more than one group of panels, and fewer than a panel; more rows than a tile."""
+    for (name, cell, functions, other), sizes in itertools.product(LAYERS, LAYER_SIZES):
+        n, t, k, d, reverse, states = sizes
+        where = {key: v for key, v in other.items() if key != "peephole"}
+        where |= {"n": n, "t": t, "cell": int(cell)}
+        where["reverse"] = bool(reverse)
+        operands = _layer_operands(cell, n, t, k, d)
+        operands["functions"] = np.array([functions] * d, np.float32).reshape(d, 9)
+        absent = ["peephole"] if not other.get("peephole") else []
+        absent += ["h", "c", "lengths"] if not states else []
+        operands |= dict.fromkeys(absent)
+        case = Case(f"{name}-{n}x{t}x{k}-{d}", ops.recurrent_layer, operands, where, fused=True)
+        # An error of a step grows at most by what a step multiplies a state with: here, up to 2.
+        error = (k + 16) * 4 * EPS * 2.0**t
+        case.bound = tuple(np.full(v.shape, error) * (1 + np.abs(v).max()) for v in case.expected())
+        yield case
+
+
+def _layer_operands(cell: Cell, n: int, t: int, k: int, d: int) -> dict[str, Any]:
+    """All of them, in the kernel's order; sequences of length 0 and more."""
+    gates, random = GATES[cell], np.random.default_rng(n * k)
+
+    def numbers(*shape: int) -> np.ndarray:
+        return random.standard_normal(shape, np.float32)
+
+    ahead = numbers(d, gates * k, t * n)
+    r = numbers(d, gates * k, k) / np.float32(k**0.5)
+    return {
+        "ahead": np.concatenate([by_outputs(v, cell) for v in ahead]).T.copy(),
+        "r": np.stack([pack_panels(by_outputs(v, cell)) for v in r]),
+        "bias": numbers(d, panels(k) * 16),
+        "functions": None,
+        "h": numbers(d * n, k),
+        "c": numbers(d * n, k),
+        "peephole": numbers(d, 3 * k),
+        "lengths": np.arange(n, dtype=np.int32) * 2 % (t + 2) + (n == 1) * t,
+    }
+
+
+FAMILIES = (_causal_conv, _selective_scan, _recurrent_layer)

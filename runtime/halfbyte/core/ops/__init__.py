@@ -66,6 +66,7 @@ from halfbyte.core.ops.quantized import (
     tensor_range,
 )
 from halfbyte.core.ops.recurrent import causal_conv, selective_scan
+from halfbyte.core.ops.recurrent_layer import recurrent_layer
 from halfbyte.core.ops.reduce import reduce
 from halfbyte.core.ops.rotated import (
     gelu_hadamard_quantize,
@@ -136,6 +137,7 @@ __all__ = [
     "quantize_linear",
     "quantize_tensor",
     "range_from",
+    "recurrent_layer",
     "reduce",
     "resize_linear",
     "resize_nearest",

@@ -1,8 +1,7 @@
-"""Rules of recurrent layers of few steps: a product for the whole sequence, then for each step one
-product with the state and the functions of the gates.
+"""Rules of recurrent layers: a product for the inputs of all steps, then one instruction for them.
 
-The gates of all steps are computed from the inputs at once. States never leave the program. Layers
-of many steps, with peepholes, other functions or sequences of several lengths run their definition.
+Layers whose weights are computed in the graph, or with functions that the kernel does not have, run
+their definition.
 """
 
 from __future__ import annotations
@@ -15,17 +14,23 @@ from typing import Any
 import numpy as np
 
 from halfbyte.core import ops
+from halfbyte.core.aligned import contiguous
 from halfbyte.core.buffer import Buffer
-from halfbyte.core.ops.panels import pack_panels
+from halfbyte.core.ops.panels import PANEL, pack_panels, panels
+from halfbyte.core.ops.recurrent_layer import GATES, Cell, Function, by_outputs
 from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.lowering.registry import lower
-from halfbyte.onnx.lowering.strides import planned
+from halfbyte.onnx.reference.rnn import DIRECTIONS, chosen, names_of
 from halfbyte.onnx.values import Array, Operand, Value, key_of
 
-MAX_STEPS = 8  # of all directions: each step is some ten instructions, which take time to record
-
-State = tuple[Buffer, ...]  # [batch * hidden] each; the first is the output of a step
-_DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
+_KINDS = {
+    "sigmoid": Function.SIGMOID,
+    "tanh": Function.SCALED_TANH,
+    "scaledtanh": Function.SCALED_TANH,
+    "hardsigmoid": Function.HARD_SIGMOID,
+    "affine": Function.AFFINE,
+    "relu": Function.RELU,
+}
 
 
 @dataclass(frozen=True)
@@ -33,269 +38,193 @@ class _Layer:
     """The operands of a layer, checked, and the sizes that follow from them."""
 
     c: Capture
+    cell: Cell
     x: Value  # [time, batch, input]
     w: Array  # [directions, gates * hidden, input]
     r: Array  # [directions, gates * hidden, hidden]
     b: Array  # [directions, 2 * gates * hidden]
-    time: int
-    batch: int
-    hidden: int
-    clip: float
-    plans: dict[int, Buffer]
 
-    def panels(self, w: Array, direction: int, rows: slice) -> Buffer:
-        """Rows of a matrix of one direction, packed for `matmul_panels`."""
-        layout = f"panels {direction} {rows.start} {rows.stop}"
+    @property
+    def rows(self) -> int:
+        """The rows of the matrix of one direction."""
+        return int(self.r.shape[1])
+
+    @property
+    def own(self) -> slice:
+        """The gate whose product with h has a bias of its own: h of a GRU that is linear there."""
+        first = self.rows // 3 * 2 if self.cell == Cell.GRU_LINEAR else self.rows
+        return slice(first, self.rows)
+
+    def kept(self, array: Array, layout: str, arranged: Callable[[Array], Array]) -> Buffer:
+        """A constant array in another layout, which programs share."""
 
         def make() -> Buffer:
-            name = f"{self.c.weights.name(w) or 'matrix'} {layout}"
-            return self.c.program.constant(name, pack_panels(w[direction, rows]))
+            name = f"{self.c.weights.name(array) or 'constant'} {layout}"
+            return self.c.program.constant(name, arranged(array))
 
-        return self.c.weights.get(w, layout, make)
+        return self.c.weights.get(array, f"{layout} of {self.cell.name}", make)
 
-    def ahead(self, direction: int, rows: slice, bias: Array) -> Buffer:
-        """x W^T + bias of all steps: [time * batch, rows]."""
-        x = self.c.matrix(self.x, self.time * self.batch, self.w.shape[2])
+    def ahead(self) -> Buffer:
+        """x W^T of all steps and directions, with all biases but `bias`."""
+
+        def biases(b: Array) -> Array:
+            sums = b[:, : self.rows] + b[:, self.rows :]
+            sums[:, self.own] = b[:, self.own]
+            return np.concatenate([by_outputs(each, self.cell) for each in sums])
+
+        def weights(w: Array) -> Array:
+            return pack_panels(np.concatenate([by_outputs(each, self.cell) for each in w]))
+
+        time, batch, size = map(int, self.x.shape)  # a program for these
+        panels = self.kept(self.w, "panels of inputs", weights)
         y: Buffer = ops.matmul_panels(
-            x, self.panels(self.w, direction, rows), self.c.constant(bias), None
+            self.c.matrix(self.x, time * batch, size),
+            panels,
+            self.kept(self.b, "with inputs", biases),
+            None,
         )
+        self.c.value(y)  # whose size is checked
         return y
 
-    def back(self, state: Buffer, direction: int, rows: slice, bias: Buffer, added: Any) -> Buffer:
-        """state R^T + bias, plus `added` if there is any, as [gates, batch * hidden]."""
-        count = rows.stop - rows.start
-        y: Buffer = ops.matmul_panels(
-            state.view((self.batch, self.hidden)), self.panels(self.r, direction, rows), bias, added
-        )
-        gates = count // self.hidden
-        return self.by_gate(y, 1).view((gates, self.batch * self.hidden))
+    def back(self) -> Buffer:
+        """The matrices of h of all directions."""
 
-    def by_gate(self, y: Buffer, steps: int) -> Buffer:
-        """[steps, batch, gates, hidden] as [steps, gates, batch, hidden]."""
-        count = math.prod(map(int, y.shape)) // (steps * self.batch)  # type: ignore[arg-type]
-        gates = count // self.hidden
-        if self.batch == 1 or gates == 1:
-            return y
-        value = self.c.value(y.view((steps, self.batch, gates, self.hidden)))
-        return self.c.plain(self.c.transposed(value, (0, 2, 1, 3)))
+        def weights(r: Array) -> Array:
+            return contiguous(np.stack([pack_panels(by_outputs(each, self.cell)) for each in r]))
 
-    def pair(self, function: str, x: Buffer, y: Buffer) -> Buffer:
-        """x op y of two buffers of one size, as a vector."""
-        n = math.prod(map(int, x.shape))  # type: ignore[arg-type]
-        numbers = planned([(n, (1, 1))], 2)
-        if numbers is None:
-            raise ValueError(f"{n} elements in one row")
-        plan, (d, (x_step, y_step)) = numbers
-        if n not in self.plans:
-            self.plans[n] = self.c.constant(np.array(plan, np.int32))
-        z: Buffer = ops.binary(
-            x.view((n,)), y.view((n,)), self.plans[n],
-            function=function, n=n, d=d, x_step=x_step, y_step=y_step,
-        )  # fmt: skip
-        return z
+        return self.kept(self.r, "panels of h", weights)
 
-    def function(self, name: str, x: Buffer, *, clipped: bool = True) -> Buffer:
-        """f(x) as a vector; x is clipped first, if the layer says so."""
-        n = math.prod(map(int, x.shape))  # type: ignore[arg-type]
-        if clipped and self.clip:
-            x = ops.unary(x.view((n, 1)), function="clip", alpha=-self.clip, beta=self.clip)
-        y: Buffer = ops.unary(x.view((n, 1)), function=name)
-        return y.view((n,))
+    def bias(self) -> Buffer:
+        """What is added to the product that a reset gate multiplies."""
+        directions, _, hidden = self.r.shape
 
-    def zeros(self, count: int) -> Buffer:
-        """A constant of zeros."""
-        return self.c.constant(np.zeros(count, np.float32))
+        def biases(b: Array) -> Array:
+            own = b[:, self.rows :][:, self.own]
+            padded = np.zeros((directions, panels(hidden) * PANEL), np.float32)
+            padded[:, : own.shape[1]] = own
+            return padded
+
+        return self.kept(self.b, "with h", biases)
+
+    def state(self, value: Operand) -> Buffer | None:
+        """A first state, [directions, batch, hidden], as rows of outputs."""
+        rows = len(self.r) * self.x.shape[1]
+        return None if value is None else self.c.matrix(value, rows, self.r.shape[2])
 
 
 def _layer(
-    c: Capture, x: Operand, w: Operand, r: Operand, b: Operand, lengths: Operand, gates: int,
-    directions: int, attributes: dict[str, Any],
-) -> _Layer | None:  # fmt: skip
-    """The layer; None if it is not one of few steps of float32 with the usual attributes."""
+    c: Capture, cell: Cell, x: Operand, w: Operand, r: Operand, b: Operand, directions: int
+) -> _Layer | None:
+    """The layer; None if it is not one of float32 with constant weights."""
     if not isinstance(x, Value) or not isinstance(w, np.ndarray) or not isinstance(r, np.ndarray):
         return None
     if isinstance(b, Value) or any(v is not None and key_of(v) != "f32" for v in (x, w, r, b)):
         return None
-    time, batch, size = x.shape
-    hidden = r.shape[-1]
-    expected = (directions, gates * hidden, size), (directions, gates * hidden, hidden)
+    rows, hidden = GATES[cell] * r.shape[-1], r.shape[-1]
+    expected = (directions, rows, x.shape[2]), (directions, rows, hidden)
     if (w.shape, r.shape) != expected or not x.size or not w.size or not r.size:
         return None
-    if time * directions > MAX_STEPS or attributes.get("layout"):
-        return None
-    if attributes.get("activation_alpha") or attributes.get("activation_beta"):
-        return None
-    whole = lengths is None or (
-        isinstance(lengths, np.ndarray) and lengths.size == batch and (lengths == time).all()
-    )
-    clip = float(attributes.get("clip", 0.0))
-    if not whole or not math.isfinite(clip):
-        return None
-    bias = np.zeros((directions, 2 * gates * hidden), np.float32) if b is None else b
-    if bias.shape != (directions, 2 * gates * hidden):
-        return None
-    return _Layer(c, x, w, r, bias, time, batch, hidden, max(clip, 0.0), {})
+    bias = np.zeros((directions, 2 * rows), np.float32) if b is None else b
+    return _Layer(c, cell, x, w, r, bias) if bias.shape == (directions, 2 * rows) else None
 
 
-Step = Callable[[int, State], State]
+def _functions(
+    default: Sequence[str], direction: str, activations: Sequence[str] | None,
+    alphas: Sequence[float] | None, betas: Sequence[float] | None,
+) -> Array | None:  # fmt: skip
+    """Numbers of each direction's functions for the kernel; None if it does not have one."""
+    names = names_of(activations, default, direction)
+    if any(name.lower() not in _KINDS for name in names):
+        return None
+    each = chosen(names, alphas, betas)
+    fixed = {"tanh": (1, 1), "relu": (1, 0)}
+    rows = [(_KINDS[key], *fixed.get(key, (alpha, beta))) for key, alpha, beta in each]
+    numbers = np.zeros((len(each) // len(default), 3, 3), np.float32)
+    numbers[:, : len(default)] = np.reshape(rows, (len(numbers), len(default), 3))
+    return numbers.reshape(-1, 9)
+
+
+def _lengths(lengths: Operand, time: int, c: Capture) -> Buffer | None:
+    """Lengths of sequences, None if all are complete."""
+    if lengths is None or (isinstance(lengths, np.ndarray) and (lengths >= time).all()):
+        return None
+    return c.plain(lengths)
 
 
 def _recorded(
-    layer: _Layer, initial: Sequence[Operand], direction: str, steps: Callable[[int], Step]
-) -> tuple[Value | None, ...] | None:
-    """All steps of all directions: Y, and the last value of each state.
-
-    `steps` returns the function of one step of a direction: from its number and state to the next
-    state.
-    """
-    c, batch, hidden = layer.c, layer.batch, layer.hidden
-    each, order = batch * hidden, _DIRECTIONS[direction]
-    shape = len(order), batch, hidden
-    if any(v is not None and (key_of(v) != "f32" or v.shape != shape) for v in initial):
+    c: Capture, cell: Cell, default: Sequence[str], operands: Sequence[Operand],
+    initial: Sequence[Operand], peephole: Operand = None, *, direction: str = "forward",
+    activations: Sequence[str] | None = None, activation_alpha: Sequence[float] | None = None,
+    activation_beta: Sequence[float] | None = None, clip: float = 0.0, layout: int = 0,
+    input_forget: int = 0, hidden_size: int = 0,
+) -> tuple[Value, ...] | None:  # fmt: skip
+    """All outputs, and the last h and c."""
+    del hidden_size  # as R says
+    x, w, r, b, lengths = operands
+    if layout:  # the batch comes first
+        x, *initial = (_swapped(c, v) for v in (x, *initial))
+    functions = _functions(default, direction, activations, activation_alpha, activation_beta)
+    layer = _layer(c, cell, x, w, r, b, DIRECTIONS.get(direction, 0))
+    if functions is None or layer is None or input_forget or not math.isfinite(clip):
         return None
-    wanted = bool(c.node.outputs[0])
-    y = c.program.scratch("f32", (layer.time, *shape)) if wanted else None
-    finals: list[State] = []
-    for d, reverse in enumerate(order):
-        step = steps(d)
-        state = tuple(
-            layer.zeros(each) if v is None else c.plain(v).part(4 * d * each, (each,))
-            for v in initial
-        )
-        for time in reversed(range(layer.time)) if reverse else range(layer.time):
-            state = step(time, state)
-            if y is not None:
-                ops.concat_part(
-                    y.view((1, layer.time * len(order) * each), "i32"),
-                    state[0].view((1, each), "i32"),
-                    offset=(time * len(order) + d) * each,
-                )
-        finals.append(state)
-    lasts = [_together(layer, states, shape) for states in zip(*finals, strict=True)]
-    return (None if y is None else c.value(y), *lasts)
+    (time, batch), (directions, _, hidden) = map(int, layer.x.shape[:2]), layer.r.shape
+    state = directions, batch, hidden
+    if not all(map(_fits, initial, [state] * len(initial))):
+        return None
+    if not _fits(lengths, (batch,), "i32") or not _fits(peephole, (directions, 3 * hidden)):
+        return None
+    y, *lasts, _ = ops.recurrent_layer(
+        layer.ahead(), layer.back(), layer.bias(), c.constant(functions),
+        *(layer.state(v) for v in (*initial, None)[:2]),
+        None if peephole is None else c.plain(peephole), _lengths(lengths, time, c),
+        n=batch, t=time, cell=int(cell), clip=clip if clip > 0 else math.inf,
+        reverse=direction == "reverse",
+    )  # fmt: skip
+    results = [c.value(y.view((time, *state))), *(c.value(v.view(state)) for v in lasts)]
+    if layout:
+        orders = (2, 0, 1, 3), (1, 0, 2), (1, 0, 2)
+        results = [c.transposed(v, order) for v, order in zip(results, orders, strict=True)]
+    return tuple(results)
 
 
-def _together(layer: _Layer, states: Sequence[Buffer], shape: tuple[int, ...]) -> Value:
-    """The last states of all directions as one value."""
-    c = layer.c
-    if len(states) == 1:
-        return c.value(states[0].view(shape))
-    each = math.prod(shape[1:])
-    whole = c.program.scratch("f32", shape)
-    for d, state in enumerate(states):
-        ops.concat_part(
-            whole.view((1, len(states) * each), "i32"), state.view((1, each), "i32"),
-            offset=d * each,
-        )  # fmt: skip
-    return c.value(whole)
+def _swapped(c: Capture, value: Operand) -> Operand:
+    """A tensor [batch, n, ...] as [n, batch, ...], and the other way round."""
+    if isinstance(value, Value):
+        return c.transposed(value, (1, 0, *range(2, len(value.shape))))
+    return None if value is None else np.ascontiguousarray(value.swapaxes(0, 1))
 
 
-def _default(activations: Sequence[str] | None, names: Sequence[str], directions: int) -> bool:
-    """Whether the functions are those of these names, in all directions."""
-    return activations is None or [a.lower() for a in activations] == [*names] * directions
+def _fits(value: Operand, shape: tuple[int, ...], key: str = "f32") -> bool:
+    """Whether an optional operand is absent or has this type and shape."""
+    return value is None or (key_of(value) == key and value.shape == shape)
 
 
 @lower("LSTM")
 def lstm(
     c: Capture, x: Operand, w: Operand, r: Operand, b: Operand = None, lengths: Operand = None,
-    h: Operand = None, cell: Operand = None, p: Operand = None, *, direction: str = "forward",
-    activations: Sequence[str] | None = None, input_forget: int = 0, **attributes: Any,
-) -> tuple[Value | None, ...] | None:  # fmt: skip
+    h: Operand = None, cell: Operand = None, p: Operand = None, **attributes: Any,
+) -> tuple[Value, ...] | None:  # fmt: skip
     """Gates i, o, f and c: C = f C + i c, H = o tanh(C)."""
-    count = len(_DIRECTIONS.get(direction, ()))
-    usual = _default(activations, ("sigmoid", "tanh", "tanh"), count)
-    if not count or not usual or input_forget or p is not None:
-        return None
-    layer = _layer(c, x, w, r, b, lengths, 4, count, attributes)
-    return None if layer is None else _recorded(
-        layer, (h, cell), direction, lambda d: _lstm_steps(layer, d)
-    )  # fmt: skip
-
-
-def _lstm_steps(layer: _Layer, d: int) -> Step:
-    n, each = layer.hidden, layer.batch * layer.hidden
-    rows = slice(0, 4 * n)
-    ahead = layer.ahead(d, rows, layer.b[d, : 4 * n] + layer.b[d, 4 * n :])
-    none = layer.zeros(4 * n)
-
-    def step(time: int, state: State) -> State:
-        h, c = state
-        added = ahead.part(16 * time * each, (layer.batch, 4 * n))
-        gates = layer.back(h, d, rows, none, added)
-        logistic = layer.function("sigmoid", gates.part(0, (3 * each,)))
-        new = layer.function("tanh", gates.part(12 * each, (each,)))
-        i, o, f = (logistic.part(4 * k * each, (each,)) for k in range(3))
-        cell = layer.pair("add", layer.pair("mul", f, c), layer.pair("mul", i, new))
-        return layer.pair("mul", o, layer.function("tanh", cell, clipped=False)), cell
-
-    return step
+    default = "Sigmoid", "Tanh", "Tanh"
+    return _recorded(c, Cell.LSTM, default, (x, w, r, b, lengths), (h, cell), p, **attributes)
 
 
 @lower("GRU")
 def gru(
     c: Capture, x: Operand, w: Operand, r: Operand, b: Operand = None, lengths: Operand = None,
-    h: Operand = None, *, direction: str = "forward", activations: Sequence[str] | None = None,
-    linear_before_reset: int = 0, **attributes: Any,
-) -> tuple[Value | None, ...] | None:  # fmt: skip
+    h: Operand = None, *, linear_before_reset: int = 0, **attributes: Any,
+) -> tuple[Value, ...] | None:  # fmt: skip
     """Gates z, r and h: H = h + z (H - h)."""
-    count = len(_DIRECTIONS.get(direction, ()))
-    if not count or not _default(activations, ("sigmoid", "tanh"), count):
-        return None
-    layer = _layer(c, x, w, r, b, lengths, 3, count, attributes)
-    return None if layer is None else _recorded(
-        layer, (h,), direction, lambda d: _gru_steps(layer, d, linear_before_reset)
-    )  # fmt: skip
-
-
-def _gru_steps(layer: _Layer, d: int, linear: int) -> Step:
-    n, each = layer.hidden, layer.batch * layer.hidden
-    both, own = slice(0, 2 * n), slice(2 * n, 3 * n)
-    wb, rb = layer.b[d, : 3 * n], layer.b[d, 3 * n :]
-    ahead = layer.ahead(d, both, wb[both] + rb[both])
-    ahead_own = layer.ahead(d, own, wb[own])
-    none, bias = layer.zeros(2 * n), layer.c.constant(np.ascontiguousarray(rb[own]))
-
-    def step(time: int, state: State) -> State:
-        (h,) = state
-        added = ahead.part(8 * time * each, (layer.batch, 2 * n))
-        input_ = ahead_own.part(4 * time * each, (layer.batch, n))
-        gates = layer.function("sigmoid", layer.back(h, d, both, none, added))
-        z, reset = gates.part(0, (each,)), gates.part(4 * each, (each,))
-        if linear:
-            back = layer.pair("mul", reset, layer.back(h, d, own, bias, None))
-            sums = layer.pair("add", input_, back)
-        else:
-            sums = layer.back(layer.pair("mul", reset, h), d, own, bias, input_)
-        new = layer.function("tanh", sums)
-        return (layer.pair("add", new, layer.pair("mul", z, layer.pair("sub", h, new))),)
-
-    return step
+    cell = Cell.GRU_LINEAR if linear_before_reset else Cell.GRU
+    results = _recorded(c, cell, ("Sigmoid", "Tanh"), (x, w, r, b, lengths), (h,), **attributes)
+    return results and results[:2]
 
 
 @lower("RNN")
 def rnn(
     c: Capture, x: Operand, w: Operand, r: Operand, b: Operand = None, lengths: Operand = None,
-    h: Operand = None, *, direction: str = "forward", activations: Sequence[str] | None = None,
-    **attributes: Any,
-) -> tuple[Value | None, ...] | None:  # fmt: skip
-    """H = f(X W^T + H R^T + biases), f being tanh or relu in all directions."""
-    count = len(_DIRECTIONS.get(direction, ()))
-    function = next((f for f in ("tanh", "relu") if _default(activations, (f,), count)), None)
-    if not count or function is None:
-        return None
-    layer = _layer(c, x, w, r, b, lengths, 1, count, attributes)
-    return None if layer is None else _recorded(
-        layer, (h,), direction, lambda d: _rnn_steps(layer, d, function)
-    )  # fmt: skip
-
-
-def _rnn_steps(layer: _Layer, d: int, function: str) -> Step:
-    n, each = layer.hidden, layer.batch * layer.hidden
-    rows = slice(0, n)
-    ahead, none = layer.ahead(d, rows, layer.b[d, :n] + layer.b[d, n:]), layer.zeros(n)
-
-    def step(time: int, state: State) -> State:
-        added = ahead.part(4 * time * each, (layer.batch, n))
-        return (layer.function(function, layer.back(state[0], d, rows, none, added)),)
-
-    return step
+    h: Operand = None, **attributes: Any,
+) -> tuple[Value, ...] | None:  # fmt: skip
+    """H = f(X W^T + H R^T + biases)."""
+    results = _recorded(c, Cell.RNN, ("Tanh",), (x, w, r, b, lengths), (h,), **attributes)
+    return results and results[:2]

@@ -35,10 +35,28 @@ FUNCTIONS: dict[str, tuple[Callable[[Array, float, float], Array], float, float]
     "softsign": (lambda x, a, b: softsign_of(x), 0, 0),
     "softplus": (lambda x, a, b: softplus_of(x), 0, 0),
 }
+DIRECTIONS = {"forward": 1, "reverse": 1, "bidirectional": 2}
 WITH_ALPHA = frozenset(
     {"affine", "leakyrelu", "thresholdedrelu", "scaledtanh", "hardsigmoid", "elu"}
 )
 WITH_BETA = frozenset({"affine", "scaledtanh", "hardsigmoid"})
+
+
+def chosen(
+    names: Sequence[str], alphas: Sequence[float] | None, betas: Sequence[float] | None
+) -> list[tuple[str, float, float]]:
+    """Keys of FUNCTIONS with alpha and beta; functions that have these consume them in order."""
+    alpha_left, beta_left = list(alphas or []), list(betas or [])
+    result = []
+    for name in names:
+        key = name.lower()
+        if key not in FUNCTIONS:
+            raise UnsupportedError(f"activation {name!r}: expected one of {sorted(FUNCTIONS)}")
+        _, alpha, beta = FUNCTIONS[key]
+        alpha = alpha_left.pop(0) if key in WITH_ALPHA and alpha_left else alpha
+        beta = beta_left.pop(0) if key in WITH_BETA and beta_left else beta
+        result.append((key, alpha, beta))
+    return result
 
 
 def _activations(
@@ -47,24 +65,15 @@ def _activations(
     betas: Sequence[float] | None,
     clip: float,
 ) -> list[Activation]:
-    """Functions by name; those that have alphas and betas consume them in order.
+    """Functions by name. The input of each is clipped to -clip ... clip, unless clip is 0."""
 
-    The input of each is clipped to -clip ... clip, unless clip is 0.
-    """
-    alpha_left, beta_left = list(alphas or []), list(betas or [])
-
-    def activation(name: str) -> Activation:
-        key = name.lower()
-        if key not in FUNCTIONS:
-            raise UnsupportedError(f"activation {name!r}: expected one of {sorted(FUNCTIONS)}")
-        function, alpha, beta = FUNCTIONS[key]
-        alpha = alpha_left.pop(0) if key in WITH_ALPHA and alpha_left else alpha
-        beta = beta_left.pop(0) if key in WITH_BETA and beta_left else beta
+    def activation(key: str, alpha: float, beta: float) -> Activation:
+        function = FUNCTIONS[key][0]
         if clip > 0:
             return lambda x: function(np.clip(x, -clip, clip), alpha, beta)
         return lambda x: function(x, alpha, beta)
 
-    return [activation(name) for name in names]
+    return [activation(*each) for each in chosen(names, alphas, betas)]
 
 
 @dataclass(frozen=True)
@@ -118,7 +127,7 @@ def _layer(
 ) -> tuple[Array, ...]:
     """All directions: Y, and the last value of each state. With layout 1 the batch comes first."""
     x, w, r, b, lengths = inputs
-    directions = {"forward": 1, "reverse": 1, "bidirectional": 2}.get(direction)
+    directions = DIRECTIONS.get(direction)
     if directions is None:
         raise ProgramError(f"direction {direction!r}: expected forward, reverse, bidirectional")
     wide = widened(x).swapaxes(0, 1) if layout else widened(x)
@@ -170,7 +179,7 @@ def _initial(
     return state.reshape(directions, batch, hidden)
 
 
-def _names(
+def names_of(
     activations: Sequence[str] | None, default: Sequence[str], direction: str
 ) -> Sequence[str]:
     """Names of a layer's activations, one direction after another."""
@@ -208,7 +217,7 @@ def rnn(
 
     x is [time, batch, input], w [directions, hidden, input], r [directions, hidden, hidden].
     """
-    names = _names(activations, ("Tanh",), direction)
+    names = names_of(activations, ("Tanh",), direction)
     functions = _activations(names, activation_alpha, activation_beta, clip)
     return _layer(
         (x, w, r, b, sequence_lens), (initial_h,), None, functions, 1, direction, layout, _rnn_step
@@ -255,7 +264,7 @@ def gru(
     z and r are f(X W^T + H R^T + Wb + Rb), h is g(X W^T + (r H) R^T + Rb + Wb), or with
     linear_before_reset g(X W^T + r (H R^T + Rb) + Wb).
     """
-    names = _names(activations, ("Sigmoid", "Tanh"), direction)
+    names = names_of(activations, ("Sigmoid", "Tanh"), direction)
     functions = _activations(names, activation_alpha, activation_beta, clip)
     return _layer(
         (x, w, r, b, sequence_lens), (initial_h,), None, functions, 3, direction, layout,
@@ -308,7 +317,7 @@ def lstm(
     peepholes P [directions, 3 * hidden]; input_forget makes f 1 - i. Outputs all H, the last H and
     the last C. ONNX LSTM-7, -14, -22.
     """
-    names = _names(activations, ("Sigmoid", "Tanh", "Tanh"), direction)
+    names = names_of(activations, ("Sigmoid", "Tanh", "Tanh"), direction)
     functions = _activations(names, activation_alpha, activation_beta, clip)
     # h gets the cell state unclipped, as in ONNX Runtime
     plain = _activations(names, activation_alpha, activation_beta, 0)
