@@ -22,8 +22,16 @@ from typing import Any, NoReturn, TypeGuard
 import numpy as np
 
 from halfbyte.core.buffer import Buffer, ComputedSize
+from halfbyte.onnx.formulas import (
+    Terms,
+    added,
+    product,
+    quotient_and_rest,
+    scaled,
+    substituted,
+    written,
+)
 
-Terms = dict[tuple[str, ...], int]  # factors of a term -> its coefficient; () is the constant
 Bounds = tuple[int, int]
 
 SMALLEST = 2  # a size of 1 broadcasts, so programs for it differ
@@ -162,7 +170,7 @@ class Sizes:
             if not any(name in factors for name in self._equal for factors in terms):
                 break
             for name, rest in self._equal.items():
-                terms = _substituted(terms, name, rest)
+                terms = substituted(terms, name, rest)
         return terms
 
     def computed(self, size: NamedSize) -> ComputedSize:
@@ -275,20 +283,20 @@ class NamedSize:
         return self.under.made(combine(self.terms, theirs), value)
 
     def __add__(self, other: Any) -> Any:
-        return self._with(other, _sum, lambda a, b: a + b)
+        return self._with(other, added, lambda a, b: a + b)
 
     __radd__ = __add__
 
     def __mul__(self, other: Any) -> Any:
-        return self._with(other, _product, lambda a, b: a * b)
+        return self._with(other, product, lambda a, b: a * b)
 
     __rmul__ = __mul__
 
     def __sub__(self, other: Any) -> Any:
-        return self._with(other, lambda a, b: _sum(a, _scaled(b, -1)), lambda a, b: a - b)
+        return self._with(other, lambda a, b: added(a, scaled(b, -1)), lambda a, b: a - b)
 
     def __rsub__(self, other: Any) -> Any:
-        return self._with(other, lambda a, b: _sum(b, _scaled(a, -1)), lambda a, b: b - a)
+        return self._with(other, lambda a, b: added(b, scaled(a, -1)), lambda a, b: b - a)
 
     def __neg__(self) -> Any:
         return self * -1
@@ -334,7 +342,7 @@ class NamedSize:
         met = holds(self.now(), _now(other))
         if not self.under.recording:
             return met
-        return self.under.decide(_sum(self.terms, _scaled(theirs, -1)), sign, met)
+        return self.under.decide(added(self.terms, scaled(theirs, -1)), sign, met)
 
     def __eq__(self, other: object) -> Any:
         return self._compare(other, "==", lambda a, b: a == b)
@@ -399,18 +407,6 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     return tuple(result)
 
 
-# ---- formulas ------------------------------------------------------------------------------------
-
-
-def written(terms: Terms) -> str:
-    """A formula in Python; equal ones are written in the same way."""
-    parts = []
-    for factors, number in sorted(terms.items()):
-        names = "*".join(factors)
-        parts.append(f"{number}" if not names else names if number == 1 else f"{number}*{names}")
-    return "+".join(parts).replace("+-", "-") or "0"
-
-
 def _terms(value: Any) -> Terms | None:
     """The formula of a number; None of what is no whole number."""
     if type(value) is NamedSize:
@@ -426,57 +422,6 @@ def _now(value: Any) -> int:
     return value.now() if type(value) is NamedSize else value.__index__()
 
 
-def _sum(x: Terms, y: Terms) -> Terms:
-    total = dict(x)
-    for factors, number in y.items():
-        total[factors] = total.get(factors, 0) + number
-    return {factors: number for factors, number in total.items() if number}
-
-
-def _scaled(x: Terms, number: int) -> Terms:
-    return {factors: number * own for factors, own in x.items()}
-
-
-def _product(x: Terms, y: Terms) -> Terms:
-    total: Terms = {}
-    for a, first in x.items():
-        for b, second in y.items():
-            factors = tuple(sorted((*a, *b)))
-            total[factors] = total.get(factors, 0) + first * second
-    return {factors: number for factors, number in total.items() if number}
-
-
-def _substituted(terms: Terms, name: str, value: Terms) -> Terms:
-    total: Terms = {}
-    for factors, number in terms.items():
-        part: Terms = {tuple(f for f in factors if f != name): number}
-        for _ in range(factors.count(name)):
-            part = _product(part, value)
-        total = _sum(total, part)
-    return total
-
-
-def _split(x: Terms, y: Terms) -> tuple[Terms, Terms]:
-    """q and r of x = q y + r, with as much in q as terms show."""
-    if len(y) != 1:
-        return ({(): 1}, {}) if x == y else ({}, x)
-    ((divisor, number),) = y.items()
-    quotient: Terms = {}
-    rest: Terms = {}
-    for factors, own in x.items():
-        left = list(factors)
-        for factor in divisor:
-            if factor not in left:
-                break
-            left.remove(factor)
-        else:
-            if own % number == 0:
-                quotient[tuple(left)] = own // number
-                continue
-        rest[factors] = own
-    return quotient, rest
-
-
 def _parts(x: Any, y: Any) -> tuple[Sizes, Terms, Terms, Terms, Terms] | None:
     under = x.under if type(x) is NamedSize else y.under
     a, b = _terms(x), _terms(y)
@@ -484,7 +429,7 @@ def _parts(x: Any, y: Any) -> tuple[Sizes, Terms, Terms, Terms, Terms] | None:
         return None
     if under.recording and not y > 0:
         raise FixedSizeError(under.variables(b) | under.variables(a))
-    return under, a, b, *_split(a, b)
+    return under, a, b, *quotient_and_rest(a, b)
 
 
 def _divided(x: Any, y: Any) -> Any:
