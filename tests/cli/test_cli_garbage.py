@@ -20,7 +20,8 @@ MODELS = [  # commands that open a model, which is the argument in braces
     ["embed", "{}", "{heldout}"],
     ["perplexity", "{}", "--text", "{heldout}"], ["bench", "{}", "-r", "1"], ["eval", "{}"],
     ["eval", "{}", "--workload", "trace"], ["fit", "{}", "--device", "pixel-6"],
-    ["simulate", "{}", "--device", "pixel-6"], ["quantize", "{}", "--int4", "-o", "{out}"],
+    ["simulate", "{}", "--device", "pixel-6"], ["compare", "{}", "--device", "pixel-6"],
+    ["quantize", "{}", "--int4", "-o", "{out}"],
     ["quantize", "{}", "--type", "q4_k_m"], ["web", "{}", "--export", "{out}"],
 ]  # fmt: skip
 OTHERS = [  # other files

@@ -5,6 +5,7 @@ A candidate is planned once for all devices, as far as plans do not depend on th
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -170,11 +171,11 @@ def candidates(
     HalfbyteError
         A model or a type is given twice, is not known, or cannot be planned.
     """
-    seen: set[Path] = set()
+    seen: set[str] = set()
     for path in paths:
-        if path.resolve() in seen:
+        if (place := os.path.realpath(path)) in seen:
             raise HalfbyteError(f"{path}: is given twice: expected different models")
-        seen.add(path.resolve())
+        seen.add(place)
     lower = [type_.lower() for type_ in types]
     if twice := [type_ for type_ in types if lower.count(type_.lower()) > 1]:
         raise HalfbyteError(f"type {twice[0]!r}: is given twice: expected different types")
