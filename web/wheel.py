@@ -38,7 +38,7 @@ ENCODERS = (  # no page has a language model of these architectures
     ),
     *("modern_bert", "mpnet", "nomic_bert", "nomic_bert_moe"),
 )
-BEYOND_TEXT = (  # graphs, commands, the server, file formats other than GGUF, templates
+BEYOND_TEXT = (  # graphs, commands, the server, formats other than GGUF, templates, stand-ins
     *("cli/", "device/", "evaluation/", "onnx/", "quantize/"),
     *("formats/checkpoints/", "formats/huggingface/", "formats/llama2c", "formats/torchless.py"),
     *("formats/grouped.py", "formats/npz.py", "formats/pictures.py", "formats/protobuf.py"),
@@ -49,6 +49,7 @@ BEYOND_TEXT = (  # graphs, commands, the server, file formats other than GGUF, t
         "text/bench.py",
         "text/describe.py",
     ),
+    *("text/outline.py", "text/standin/", "standins.py"),
     *("text/chat/filters.py", "text/chat/meter.py", "text/chat/sandbox.py"),
     *("text/batches.py", "text/encoder.py", "text/encoder_loading.py", "text/heads.py"),
     *("core/passes/adapt.py", "formats/adapters.py", "text/adapters.py"),
