@@ -37,7 +37,7 @@ def small_lots(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOT_BYTES", 5000)
 
 
-def equal_to_mapped(path: Path, ids: list[int] = IDS, **options: Any) -> None:
+def equal_to_mapped(path: Path, ids: list[int] = IDS, tolerance: float = 0, **options: Any) -> None:
     with (
         halfbyte.load(path, weights="mapped", **options) as mapped,
         halfbyte.load(path, weights="streamed", **options) as streamed,
@@ -45,9 +45,8 @@ def equal_to_mapped(path: Path, ids: list[int] = IDS, **options: Any) -> None:
         assert any(b.kind is Kind.WINDOW for b in streamed.program.buffers)
         for part in (ids[:-3], *([i] for i in ids[-3:])):  # a prompt, then token by token
             rows = min(len(part), 5)
-            np.testing.assert_array_equal(
-                streamed.feed(part, rows=rows), mapped.feed(part, rows=rows)
-            )
+            result, expected = streamed.feed(part, rows=rows), mapped.feed(part, rows=rows)
+            np.testing.assert_allclose(result, expected, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.usefixtures("small_lots")
@@ -57,7 +56,8 @@ def test_equal_to_mapped_weights(kind: str, storyteller: Path, tmp_path: Path) -
     quantize_file(storyteller, kind, path)
     equal_to_mapped(path, threads=2)
     equal_to_mapped(path, threads=1, activations="float", batch=7)
-    equal_to_mapped(path, backend="numpy", ids=IDS[:6])
+    # Some processors' BLAS rounds products of a part of a matrix in another way.
+    equal_to_mapped(path, backend="numpy", ids=IDS[:6], tolerance=1e-4)
 
 
 @pytest.mark.usefixtures("small_lots")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import json
 import os
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import tokenizers as judge
+from tests.support.aio import run
 from tests.support.hub_server import Repository, serving
 from tests.text.standin.judge import PARTS, described
 from tests.text.tokenizers import test_pipelines
@@ -160,7 +160,7 @@ def test_batches_and_pairs() -> None:
     words = [["hello", "abc"], (["a", "b"], ["hello world"])]
     expected = [described(e) for e in theirs.encode_batch(words, is_pretokenized=True)]
     assert [described(e) for e in ours.encode_batch(words, is_pretokenized=True)] == expected
-    assert asyncio.run(ours.async_encode("hello")).ids == ours.encode("hello").ids
+    assert run(ours.async_encode("hello")).ids == ours.encode("hello").ids
     for text, is_pretokenized in ((3, False), ("hello", True), (["a", 3], True)):
         with pytest.raises(TypeError, match="must be"):
             ours.encode(text, is_pretokenized=is_pretokenized)
