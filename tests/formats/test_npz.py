@@ -16,7 +16,7 @@ from halfbyte.formats.npz import read_npy, read_npz
 
 ARRAYS = {
     "x": np.arange(6, dtype=np.float32).reshape(2, 3),
-    "turned": np.asfortranarray(np.arange(12, dtype=np.int64).reshape(3, 4)),
+    "transposed": np.asfortranarray(np.arange(12, dtype=np.int64).reshape(3, 4)),
     "text": np.array(["a", "bc"]),
     "one": np.array(3.5),
     "none": np.zeros((0, 4), np.uint8),
@@ -44,8 +44,8 @@ def test_arrays_are_read(tmp_path: Path) -> None:
     for name, array in ARRAYS.items():
         assert (arrays[name].dtype, arrays[name].shape) == (array.dtype, array.shape)
         np.testing.assert_array_equal(arrays[name], array)
-    np.save(tmp_path / "b.npy", ARRAYS["turned"])
-    np.testing.assert_array_equal(read_npy(tmp_path / "b.npy"), ARRAYS["turned"])
+    np.save(tmp_path / "b.npy", ARRAYS["transposed"])
+    np.testing.assert_array_equal(read_npy(tmp_path / "b.npy"), ARRAYS["transposed"])
 
 
 HEADERS = {

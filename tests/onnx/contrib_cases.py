@@ -154,7 +154,7 @@ def product_cases() -> Iterator[Case]:
     a, b = r.f(2, 4, 3, 5), r.f(2, 4, 5, 6)
     swap = np.swapaxes
     yield Case("FusedMatMul", "plain", [a, b], {"alpha": 0.5})
-    yield Case("FusedMatMul", "turned", [swap(a, 2, 3).copy(), swap(b, 2, 3).copy()],
+    yield Case("FusedMatMul", "transposed", [swap(a, 2, 3).copy(), swap(b, 2, 3).copy()],
                {"transA": 1, "transB": 1})  # fmt: skip
     yield Case("FusedMatMul", "batch", [r.f(3, 2, 4, 5), r.f(6, 2, 4, 5)],
                {"transBatchA": 1, "transBatchB": 1, "transB": 1})  # fmt: skip

@@ -336,8 +336,8 @@ def windows() -> Iterator[Case]:
 
 def transposed_windows() -> Iterator[Case]:
     image, line, known = N.f(2, 4, 3, 5), N.f(1, 4, 6), [1, 2]
-    turned = {"known": known, "label": "2x2"}
-    yield case("ConvTranspose", image, N.f(4, 3, 2, 2), N.f(3), strides=[2, 2], **turned)
+    transposed = {"known": known, "label": "2x2"}
+    yield case("ConvTranspose", image, N.f(4, 3, 2, 2), N.f(3), strides=[2, 2], **transposed)
     yield case("ConvTranspose", image, N.f(4, 3, 4, 3), N.f(3), strides=[2, 3], pads=[1, 0, 1, 2],
                output_padding=[1, 0], known=known, label="cropped")  # fmt: skip
     yield case("ConvTranspose", image, N.f(4, 2, 3, 3), N.f(4), group=2, dilations=[2, 1],
@@ -379,7 +379,7 @@ def products() -> Iterator[Case]:
     yield case("MatMul", x, N.f(4, 5), known=[1])
     yield case("MatMul", x, N.f(2, 4, 5), label="stack")
     yield case("Einsum", N.f(2, 3, 4, 5), N.f(3, 6, 5), known=[1], equation="bhwc,hkc->bhwk")
-    yield case("Einsum", N.f(2, 3, 4), N.f(2, 4, 5), equation="bij,bjk->kbi", label="turned")
+    yield case("Einsum", N.f(2, 3, 4), N.f(2, 4, 5), equation="bij,bjk->kbi", label="transposed")
     yield case("Gemm", N.f(3, 4), N.f(4, 5), N.f(5), known=[1, 2], alpha=0.5, beta=2.0)
     yield case("Gemm", N.f(4, 3), N.f(5, 4), N.f(5), known=[1, 2], transA=1, transB=1, label="turn")
     yield case("Gemm", N.f(3, 4), N.f(4, 5), N.f(3, 5), known=[1], label="residual")
@@ -543,9 +543,9 @@ def patterns() -> Iterator[Case]:
     g = _Chain("fused-attention-torch")  # as TorchDynamo exports it
     q, k, v = (g.x(N.f(2, 2, n, 4)) for n in (3, 5, 5))
     root = g.w(one(0.7))
-    turned = g.do("Transpose", g.do("Reshape", k, g.w(i64(-1, 5, 4))), perm=[0, 2, 1])
-    turned = g.do("Mul", g.do("Reshape", turned, g.w(i64(2, 2, 4, 5))), root)
-    scores = g.do("Add", g.do("MatMul", g.do("Mul", q, root), turned), g.x(N.f(2, 1, 1, 5)))
+    transposed = g.do("Transpose", g.do("Reshape", k, g.w(i64(-1, 5, 4))), perm=[0, 2, 1])
+    transposed = g.do("Mul", g.do("Reshape", transposed, g.w(i64(2, 2, 4, 5))), root)
+    scores = g.do("Add", g.do("MatMul", g.do("Mul", q, root), transposed), g.x(N.f(2, 1, 1, 5)))
     weights = g.do("Softmax", scores, axis=-1)
     weights = g.do("Where", g.do("IsNaN", weights), g.w(one(0.0)), weights)
     g.do("MatMul", weights, v)
@@ -601,7 +601,7 @@ def channels_last() -> Iterator[Case]:
         ("Slice", "Slice", (i64(1, 3), i64(5, -5), i64(1, 3), i64(2, -1)), {}),
         ("Pad", "Pad", (i64(0, 0, 1, 1, 0, 1, 0, 2),), {"mode": "reflect"}),
         ("gather", "Gather", (np.array(2),), {"axis": 1}),
-        ("turned", "Transpose", (), {"perm": [0, 2, 3, 1]}),
+        ("transposed", "Transpose", (), {"perm": [0, 2, 3, 1]}),
         ("merged", "Reshape", (i64(2, 6, 12),), {}),
         ("split", "Reshape", (i64(2, 2, 3, 12),), {}),
         ("mixed", "Reshape", (i64(2, 18, 4),), {}),

@@ -174,15 +174,15 @@ def test_no_product_with_scales_by_row() -> None:
     assert "QLinearMatMul" not in fused(g, quantized(g, y), quantized(g, z))
 
 
-@pytest.mark.parametrize("turned", [0, 1])
+@pytest.mark.parametrize("transposed", [0, 1])
 @pytest.mark.parametrize("bias", ["", "float"])
 @pytest.mark.parametrize("axis", [None, 0, 1])
-def test_gemm(turned: int, bias: str, axis: int | None) -> None:
+def test_gemm(transposed: int, bias: str, axis: int | None) -> None:
     """Scales go by columns of the result."""
     g = Net(13)
     w = weight(g, 6, 6, axis=axis)
-    y = g.node("Gemm", quantized(g, g.x(5, 6)), w, *bias_of(g, bias, 6), transB=turned)
-    fits = axis is None or axis == 1 - turned
+    y = g.node("Gemm", quantized(g, g.x(5, 6)), w, *bias_of(g, bias, 6), transB=transposed)
+    fits = axis is None or axis == 1 - transposed
     assert fused(g, quantized(g, y)) == {"QGemm" if fits else "Gemm"}
 
 

@@ -102,7 +102,7 @@ def moves() -> Iterator[Case]:
     x = np.arange(2 * 3 * 4 * 5 * 7, dtype=np.int32)
     for label, sizes, strides, d, step, offset in (
         ("exchanged", (2, 4, 3, 5), (420, 35, 140, 7), 7, 1, 0),
-        ("turned", (1, 2, 3, 4), (0, 420, 140, 35), 5, 7, 0),
+        ("transposed", (1, 2, 3, 4), (0, 420, 140, 35), 5, 7, 0),
         ("second", (1, 1, 1, 24), (0, 0, 0, 35), 17, 2, 1),
         ("repeated", (1, 2, 1, 3), (0, 0, 0, 5), 33, 0, 11),
         ("part", (1, 1, 1, 1), (0, 0, 0, 0), 100, 1, 700),

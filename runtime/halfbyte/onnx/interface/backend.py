@@ -92,7 +92,7 @@ class OnnxRuntimeBackend:
     @classmethod
     def run_node(cls, node: Any, inputs: Any, *arguments: Any, **kwargs: Any) -> NoReturn:
         """Refused, as in ONNX Runtime."""
-        raise NotImplementedError("a node alone is not run: make a model of it")
+        raise NotImplementedError("a single node is not run: make a model of it")
 
 
 def _set(options: Any, values: dict[str, Any], allowed: Sequence[str]) -> None:

@@ -166,8 +166,8 @@ def _multiplied(
         c.plain(whole), weight, vector(c, bias, len(w)), **window.attributes, **limits
     )
     n, rows, columns, m = sizes_of(y)
-    turned = ops.transpose(y.view((n * rows * columns, copies, group), "i32"))
-    return result(c, turned.view((n, rows, columns, m), "f32"), len(x.shape))
+    transposed = ops.transpose(y.view((n * rows * columns, copies, group), "i32"))
+    return result(c, transposed.view((n, rows, columns, m), "f32"), len(x.shape))
 
 
 _NONE = (-_INFINITE, _INFINITE)

@@ -74,7 +74,7 @@ class Component:
         return value
 
     def make(self) -> Any:
-        """What runs the component, from its fields; made anew after a field is set."""
+        """What runs the component, from its fields; made again after a field is set."""
         raise UnsupportedError(f"{WHERE}: {self.KIND} {self.TYPE} is not in halfbyte")
 
     def use(self) -> Any:
