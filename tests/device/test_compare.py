@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 import shutil
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -220,10 +222,26 @@ def test_curves_of_the_terminal(values: list[float], expected: str) -> None:
     assert sparkline(values) == expected
 
 
+@pytest.mark.parametrize("name", ["=1+1.gguf", "--1+cmd|' calc'!A0.gguf", "-"])
 def test_a_name_is_a_text_in_a_spreadsheet(
-    storyteller: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, storyteller: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shutil.copy(storyteller, tmp_path / "=1+1.gguf")
-    assert run(tmp_path / "=1+1.gguf", "--device", "pixel-6", "--csv") == 0
+    shutil.copy(storyteller, tmp_path / name)
+    assert run(tmp_path / name, "--device", "pixel-6", "--csv") == 0
     (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
-    assert row["model"] == "'=1+1.gguf"
+    assert row["model"] == f"'{name}"
+
+
+@pytest.mark.skipif(sys.platform in ("darwin", "win32"), reason="names are Unicode there")
+@pytest.mark.parametrize("form", ["--csv", "--json"])
+def test_names_of_any_bytes_are_shown(
+    form: str, storyteller: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, page = tmp_path / os.fsdecode(b"\x1b[31m\xff\n.gguf"), tmp_path / "r.html"
+    shutil.copy(storyteller, model)
+    assert run(model, "--device", "pixel-6", form, "--html", page) == 0
+    shown = r"\x1b[31m\udcff\n.gguf"
+    text = capsys.readouterr().out
+    assert (json.dumps(shown) if form == "--json" else shown) in text
+    assert "\x1b" not in text
+    assert shown in page.read_text()

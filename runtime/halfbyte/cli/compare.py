@@ -124,7 +124,7 @@ def _compare(options: argparse.Namespace) -> int:
     )  # fmt: skip
     print(as_text(report))
     if options.html is not None and not (options.json or options.csv):
-        print(f"\nwrote {options.html}")
+        print(f"\nwrote {printable(str(options.html))}")
     fits = [r.memory.fits for r in results] + [f.total.fits > 0 for f in fleets]
     return 0 if any(fits) else NO
 

@@ -105,8 +105,8 @@ def _safe(cell: Any) -> Any:
     """A cell that is a text in a spreadsheet too, whatever a model's name begins with."""
     if isinstance(cell, float):
         return f"{cell:.6g}" if isfinite(cell) else ""
-    if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) and cell[1:2]:
-        return f"'{cell}" if not cell.startswith("--") else cell
+    if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return f"'{cell}"
     return cell
 
 

@@ -26,6 +26,7 @@ from halfbyte.device.fit import Spread
 from halfbyte.device.fleet import FleetResult
 from halfbyte.device.profile import Profile
 from halfbyte.device.quantity import Quantity
+from halfbyte.errors import printable
 
 _CSS = Path(__file__).with_name("compare.css")
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -368,10 +369,11 @@ def _origin(number: Quantity) -> str:
 def _fleets(report: Report) -> Iterator[str]:
     if not report.fleets:
         return
+    name = printable(report.fleet.name) if report.fleet else "a file"
     yield "<h2>On the fleet</h2>"
     yield (
         '<p class="soft">Each device has its own numbers, air, battery and limit of memory, drawn '
-        f"from {escape(report.fleet.name) if report.fleet else 'a file'}. Ranges hold 90 % of the "
+        f"from {escape(name)}. Ranges hold 90 % of the "
         "devices that the model fits; the last three columns are shares of these.</p>"
     )
     for fleet in report.fleets:

@@ -16,7 +16,7 @@ from halfbyte.device.fit import Room, Verdict
 from halfbyte.device.graphs import GraphPlan, GraphPlanner, Runs
 from halfbyte.device.smaller import BITS, file_bytes, graph_in_bits, in_type
 from halfbyte.device.speed import PROMPT, Flags, Speed, Task, Tokens
-from halfbyte.errors import HalfbyteError, nearest
+from halfbyte.errors import HalfbyteError, nearest, printable
 from halfbyte.evaluation.inputs import open_sizes
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.onnx.files import is_onnx_file
@@ -191,10 +191,13 @@ def candidates(
 
 
 def _labels(paths: Sequence[Path]) -> list[str]:
-    """The names of the models, with their folders if names are the same."""
+    """The names of the models, with their folders if names are the same.
+
+    They are printable: terminals and pages show them, and a file's name may be any bytes.
+    """
     names = [path.name or str(path) for path in paths]
     return [
-        name if names.count(name) == 1 else str(path)
+        printable(name if names.count(name) == 1 else str(path))
         for path, name in zip(paths, names, strict=True)
     ]
 
