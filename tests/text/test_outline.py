@@ -118,6 +118,22 @@ def test_configs_that_say_no_sizes(
         open_plannable(folder_of(tmp_path / "m", **changes))
 
 
+@pytest.mark.parametrize(
+    ("name", "changes", "words"),
+    [
+        ("ernie4_5_moe", {"moe_num_shared_experts": 1 << 31}, "a size is too large"),
+        ("lfm2_moe", {"num_key_value_heads": 1 << 31}, "a size is too large"),
+        ("gpt_neo", {"attention_types": [[["global", []], 3]]}, "'global' and 'local'"),
+        ("gemma3n", {"intermediate_size": [2.9e38] * 5}, "expected 1 to"),
+    ],
+)
+def test_sizes_that_follow_from_others(
+    name: str, changes: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(FormatError, match=words):
+        open_plannable(folder_of(tmp_path / "m", name, **changes))
+
+
 def test_weights_are_read_where_there_are_any(tmp_path: Path) -> None:
     folder = write(tmp_path / "m", "llama", "model.safetensors")
     (folder / "model.safetensors").write_bytes(b"")

@@ -400,5 +400,8 @@ def naming(
             expected = "a language model" if heads is _HEADS else f"one that ends in {heads}"
             raise UnsupportedError(f"{where}: architecture {str(name)[:80]!r}: expected {expected}")
     translation = Translation(keys, kind)
-    translator.translate(translation)
+    try:
+        translator.translate(translation)
+    except OverflowError as error:  # of a size that follows from others
+        raise FormatError(f"{where}: a size is too large for a GGUF file: {error}") from None
     return translation.naming()

@@ -63,7 +63,7 @@ def translate(config: Translation) -> None:
         config.keys = config.keys.replaced(layer_types=types)
     sizes = keys.get("intermediate_size")
     if isinstance(sizes, list):  # one for each layer
-        sizes = keys.numbers("intermediate_size", layers).astype(np.int64).tolist()
+        sizes = [int(size) for size in keys.numbers("intermediate_size", layers)]
         config.keys = config.keys.replaced(intermediate_size=max(sizes))
     _per_layer.translate(config, "gemma3n", shared=15)
     if isinstance(sizes, list) and len({*sizes}) > 1:

@@ -61,7 +61,7 @@ def _kinds(keys: ConfigKeys, layers: int) -> list[str]:
             raise FormatError(f"{keys.where}: key 'attention_types': expected kinds and a number")
         count = keys.replaced(attention_types=entry[1]).integer("attention_types", maximum=layers)
         kinds += entry[0] * count
-    if len(kinds) < layers or not set(kinds) <= {"global", "local"}:
+    if len(kinds) < layers or any(kind not in ("global", "local") for kind in kinds):
         raise FormatError(
             f"{keys.where}: key 'attention_types': expected {layers} of 'global' and 'local'"
         )
