@@ -69,8 +69,9 @@ def test_damaged_files(
     assert min(outcomes["read"], outcomes["refused"]) > 0
 
 
-def test_a_length_that_no_memory_has() -> None:
+@pytest.mark.parametrize("length", [10**12, 1 << 24])
+def test_a_length_that_no_memory_has(length: int) -> None:
     data = json.loads(padded(Path()).to_str())
-    data["padding"]["strategy"] = {"Fixed": 10**12}
+    data["padding"]["strategy"] = {"Fixed": length}
     with pytest.raises(FormatError, match="length: expected 0 to"):
         Tokenizer.from_str(json.dumps(data))

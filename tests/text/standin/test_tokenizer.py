@@ -212,3 +212,23 @@ def test_parts_may_be_exchanged() -> None:
         assert described(ours.encode(text, "b")) == described(theirs.encode(text, "b"))
     assert ours.decode([3, 4]) == theirs.decode([3, 4])
     assert ours.num_special_tokens_to_add(True) == theirs.num_special_tokens_to_add(True) == 0
+
+
+@pytest.mark.parametrize(
+    ("part", "wrong"),
+    [
+        ("model", None),
+        ("normalizer", "NFC"),
+        ("pre_tokenizer", normalizers.NFC()),
+        ("post_processor", judge.processors.ByteLevel()),
+        ("decoder", pre_tokenizers.Metaspace()),
+    ],
+)
+def test_parts_of_another_kind_are_refused(part: str, wrong: object) -> None:
+    theirs, ours = small(), Tokenizer.from_str(small().to_str())
+    before = ours.to_str()
+    with pytest.raises(TypeError):
+        setattr(theirs, part, None if wrong is None else object())
+    with pytest.raises(TypeError, match=f"Tokenizer.{part}: expected a {part}, found"):
+        setattr(ours, part, wrong)
+    assert ours.to_str() == before

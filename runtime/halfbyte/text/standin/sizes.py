@@ -11,7 +11,7 @@ from halfbyte.formats.json_file import field, optional
 from halfbyte.text.standin.components import WHERE
 from halfbyte.text.standin.encoding import Encoding, check_side
 
-MAX_LENGTH = 1 << 24  # tokens; no model reads as many
+MAX_LENGTH = 1 << 20  # tokens of padding, each of which takes 56 bytes in every encoding
 STRATEGIES = {
     "longest_first": "LongestFirst", "only_first": "OnlyFirst", "only_second": "OnlySecond"
 }  # fmt: skip

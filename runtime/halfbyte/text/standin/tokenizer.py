@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from halfbyte.errors import UnsupportedError
 from halfbyte.text.standin.added import AddedToken, AddedVocabulary, tokens_of
-from halfbyte.text.standin.components import WHERE
+from halfbyte.text.standin.components import WHERE, Component
 from halfbyte.text.standin.decoders import Decoder
 from halfbyte.text.standin.encoding import Encoding
 from halfbyte.text.standin.files import Saved
@@ -21,6 +21,10 @@ from halfbyte.text.standin.sizes import Padding, Truncation
 from halfbyte.text.tokenizers.base import without_surrogates
 
 Span = tuple[int, int]
+_KINDS: dict[str, type[Component]] = {
+    "model": Model, "normalizer": Normalizer, "pre_tokenizer": PreTokenizer,
+    "post_processor": PostProcessor, "decoder": Decoder,
+}  # fmt: skip
 
 
 class Tokenizer(Saved):
@@ -35,14 +39,20 @@ class Tokenizer(Saved):
     decoder: Decoder | None
 
     def __init__(self, model: Model) -> None:
-        if not isinstance(model, Model):
-            raise TypeError(f"Tokenizer: expected a model, found {type(model).__name__}")
         super().__init__(model)
         self._normalizer: Normalizer | None = None
         self.pre_tokenizer = self.post_processor = self.decoder = None
         self.added = AddedVocabulary()
         self.truncated: Truncation | None = None
         self.padded: Padding | None = None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        kind = _KINDS.get(name)
+        if kind and not isinstance(value, kind) and (value is not None or kind is Model):
+            raise TypeError(
+                f"Tokenizer.{name}: expected a {kind.KIND}, found {type(value).__name__}"
+            )
+        super().__setattr__(name, value)
 
     def __repr__(self) -> str:
         parts = ("normalizer", "pre_tokenizer", "post_processor", "decoder", "model")
