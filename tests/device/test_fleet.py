@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -165,6 +166,14 @@ def test_files_that_describe_no_fleet(before: str, after: str, words: str, tmp_p
     with pytest.raises(ProfileError) as refused:
         load_fleet(tmp_path / "fleet.toml")
     assert words in str(refused.value)
+
+
+def test_a_device_and_its_own_file_are_the_same(repository: Path, tmp_path: Path) -> None:
+    own = tmp_path / "pixel-6.toml"
+    shutil.copy(repository / "runtime/halfbyte/device/profiles/pixel-6.toml", own)
+    (tmp_path / "fleet.toml").write_text(TEXT.replace('"galaxy-s25"', json.dumps(str(own))))
+    with pytest.raises(ProfileError, match=r"device\[1\].name: expected another device"):
+        load_fleet(tmp_path / "fleet.toml")
 
 
 def test_the_example_is_a_fleet(repository: Path) -> None:

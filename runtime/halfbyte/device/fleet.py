@@ -60,14 +60,10 @@ class Fleet:
     devices: Annotated[int, schema.integer(1, MAX_DEVICES)] = 100_000
 
     def check(self, where: Where) -> None:
-        """Shares add up to 1, and each device stands once."""
+        """Shares add up to 1."""
         total = sum(share.share for share in self.device)
         if abs(total - 1) > _SUM:
             raise where.at("device").error("shares that add up to 1", Text(f"{total:g}"))
-        names = [share.name for share in self.device]
-        for index, name in enumerate(names):
-            if name in names[:index]:
-                raise where.at("device").item(index).at("name").error("another device", name)
 
     def counts(self) -> list[int]:
         """Devices of each share: whole numbers that add up to `devices`."""
@@ -82,7 +78,14 @@ class Fleet:
 def load_fleet(path: Path) -> tuple[Fleet, list[Profile]]:
     """A fleet's file, and the profiles of its devices; raises `ProfileError` and `OSError`."""
     fleet = schema.read_file(Fleet, path)
-    return fleet, [load_profile(share.name) for share in fleet.device]
+    profiles: list[Profile] = []
+    for index, share in enumerate(fleet.device):
+        profile = load_profile(share.name)
+        if any(profile.name == other.name for other in profiles):
+            where = Where(str(path)).at("device").item(index).at("name")
+            raise where.error("another device", profile.name)
+        profiles.append(profile)
+    return fleet, profiles
 
 
 @dataclass(frozen=True)
