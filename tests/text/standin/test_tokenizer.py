@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tokenizers as judge
@@ -20,7 +21,7 @@ from tests.text.tokenizers import test_pipelines
 from tests.text.tokenizers.texts import texts
 
 from halfbyte.errors import FormatError, UnsupportedError
-from halfbyte.text.standin import models, normalizers, pre_tokenizers, trainers
+from halfbyte.text.standin import PACKAGE, contents, models, normalizers, pre_tokenizers, trainers
 from halfbyte.text.standin.added import AddedToken
 from halfbyte.text.standin.decoders import DecodeStream
 from halfbyte.text.standin.tokenizer import Tokenizer
@@ -232,3 +233,24 @@ def test_parts_of_another_kind_are_refused(part: str, wrong: object) -> None:
     with pytest.raises(TypeError, match=f"Tokenizer.{part}: expected a {part}, found"):
         setattr(ours, part, wrong)
     assert ours.to_str() == before
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda m, t: t.decode([3.5]),
+        lambda m, t: t.decode("34"),
+        lambda m, t: t.add_tokens("xyz"),
+        lambda m, t: t.add_special_tokens("[X]"),
+        lambda m, t: m.normalizers.Sequence(["NFC"]),
+        lambda m, t: m.pre_tokenizers.Sequence([m.normalizers.NFC()]),
+        lambda m, t: m.normalizers.Sequence([m.normalizers.NFC()]).__setitem__(0, "NFC"),
+        lambda m, t: m.processors.BertProcessing(("a", "x"), ("b", 1)),
+        lambda m, t: m.processors.RobertaProcessing((1, 1), ("b", 1)),
+    ],
+)  # fmt: skip
+def test_wrong_types_are_refused_at_once(use: Callable[[Any, Any], object]) -> None:
+    stand_in = PACKAGE.modules(contents())["tokenizers"]
+    for module in (judge, stand_in):
+        with pytest.raises(TypeError):
+            use(module, module.Tokenizer.from_str(small().to_str()))

@@ -153,6 +153,8 @@ class AddedVocabulary:
 
 def tokens_of(values: Iterable[Any], special: bool) -> list[AddedToken]:
     """Tokens of strings and tokens; raises `TypeError`."""
+    if isinstance(values, str):
+        raise TypeError(f"expected a list of tokens, found str: {values[:80]}")
     tokens = []
     for value in values:
         if isinstance(value, str):

@@ -151,7 +151,12 @@ class Steps(Component):
 
     def read(self, name: str, value: Any) -> Any:
         parts = ([*step] if self.FLAT and isinstance(step, Steps) else [step] for step in value)
-        return [step for part in parts for step in part]
+        return [self._checked(step) for part in parts for step in part]
+
+    def _checked(self, step: Any) -> Component:
+        if not isinstance(step, Component) or step.KIND != self.KIND:
+            raise TypeError(f"Sequence: expected a {self.KIND}, found {type(step).__name__}")
+        return step
 
     def make(self) -> Any:
         """Nothing: the steps make themselves."""
@@ -181,7 +186,7 @@ class Steps(Component):
         return self.steps_in_order[index]
 
     def __setitem__(self, index: int, value: Any) -> None:
-        self.steps_in_order[index] = value
+        self.steps_in_order[index] = self._checked(value)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.steps_in_order)

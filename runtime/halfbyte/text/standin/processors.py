@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from operator import index
 from typing import Any, ClassVar
 
 from halfbyte.errors import FormatError
@@ -59,7 +60,12 @@ class _Around(PostProcessor):
         super().__init__(*arguments, **keywords)
 
     def read(self, name: str, value: Any) -> Any:
-        return list(value) if name in ("sep", "cls") else value
+        if name not in ("sep", "cls"):
+            return value
+        token, number = value
+        if not isinstance(token, str):
+            raise TypeError(f"{self.TYPE}: {name}: expected a token and its id")
+        return [token, index(number)]
 
     def shown(self, name: str, value: Any) -> Any:
         return tuple(value) if name in ("sep", "cls") else value
@@ -149,12 +155,10 @@ def _trim_all(encodings: Iterable[Encoding], prefix: bool) -> None:
 
 
 def _trimmed(encoding: Encoding, prefix: bool) -> Iterator[tuple[int, int]]:
-    for index, (token, (start, end)) in enumerate(
-        zip(encoding.tokens, encoding.offsets, strict=True)
-    ):
+    for at, (token, (start, end)) in enumerate(zip(encoding.tokens, encoding.offsets, strict=True)):
         left = len(token) - len(token.lstrip(_SPACES))
         right = len(token) - len(token.rstrip(_SPACES))
-        if left == 1 and prefix and (index == 0 or start == 0):
+        if left == 1 and prefix and (at == 0 or start == 0):
             left = 0  # that space was not in the text
         if left:
             start = min(start + left, end)

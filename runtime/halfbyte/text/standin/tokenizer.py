@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from operator import index
 from typing import Any, cast
 
 from halfbyte.errors import UnsupportedError
@@ -110,8 +111,8 @@ class Tokenizer(Saved):
                 )
             self._add_text(encoding, text, None)
         else:
-            for index, word in enumerate(_words(text)):
-                self._add_text(encoding, word, index)
+            for at, word in enumerate(_words(text)):
+                self._add_text(encoding, word, at)
         count = len(encoding.ids)
         encoding.type_ids = [type_id] * count
         encoding.special_tokens_mask, encoding.attention_mask = [0] * count, [1] * count
@@ -120,18 +121,18 @@ class Tokenizer(Saved):
     def _add_text(self, encoding: Encoding, text: str, word: int | None) -> None:
         """Append the tokens of a text."""
         text = without_surrogates(text)
-        for index, (part, spans, token) in enumerate(self._parts(text)):
+        for at, (part, spans, token) in enumerate(self._parts(text)):
             if token is not None:
                 encoding.ids.append(token)
                 encoding.tokens.append(part)
                 encoding.offsets.append((spans[0][0], spans[-1][1]))
-                encoding.word_ids.append(index if word is None else word)
+                encoding.word_ids.append(at if word is None else word)
             else:
                 for i, start, end, content in self.model.pieces(part):
                     encoding.ids.append(i)
                     encoding.tokens.append(content)
                     encoding.offsets.append((spans[start][0], spans[end - 1][1]))
-                    encoding.word_ids.append(index if word is None else word)
+                    encoding.word_ids.append(at if word is None else word)
 
     def _parts(self, text: str) -> Iterable[tuple[str, list[Span], int | None]]:
         """The parts of a text: words, or added tokens."""
@@ -191,7 +192,7 @@ class Tokenizer(Saved):
         """The text of ids; those that are not in the vocabulary are left out."""
         tokens = []
         for number in ids:
-            token = self.id_to_token(int(number))
+            token = self.id_to_token(index(number))
             if token is not None and not (skip_special_tokens and token in self.added.special):
                 tokens.append(token)
         if self.decoder is None:
