@@ -17,6 +17,7 @@ from halfbyte import room
 from halfbyte.core.backends import memory
 from halfbyte.device.graphs import GraphPlanner
 from halfbyte.errors import HalfbyteError, OutOfMemoryError, UnsupportedError
+from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.files import open_onnx
 from halfbyte.onnx.inlining import CONSTANT_BYTES
 from halfbyte.onnx.prepare import prepare
@@ -221,6 +222,60 @@ def products() -> bytes:
 def test_results_that_do_not_fit_are_refused_by_name() -> None:
     with pytest.raises(RuntimeException, match=r"node of MatMul: a result of .*100 MB are left"):
         run(products())
+
+
+LARGE = 1 << 26  # elements of float32 that take more than `LITTLE`
+_IMAGE = node("Reshape", "x column", "image")
+_COLUMN = {"column": np.int64([1, 1, 1, 2]), "roi": np.float32([])}
+
+
+@pytest.mark.usefixtures("little")
+@pytest.mark.parametrize(("nodes", "constants"), [
+    ([node("Pad", "x pads", "y")], {"pads": np.int64([0, LARGE])}),
+    ([_IMAGE, node("Resize", "image roi scales", "y", mode="nearest")],
+     {**_COLUMN, "scales": np.float32([1, 1, LARGE, 1])}),
+    ([_IMAGE, node("Resize", "image roi scales", "y", mode="linear")],
+     {**_COLUMN, "scales": np.float32([1, 1, 1, LARGE])}),
+    ([_IMAGE, node("ConvTranspose", "image w", "y", strides=[1, LARGE])],
+     {**_COLUMN, "w": np.ones((1, 1, 1, 1), np.float32)}),
+    ([node("Reshape", "x column", "image"),
+      node("Conv", "image w", "y", pads=[LARGE, 0, 0, 0, 0, 0], strides=[LARGE, 1, 1])],
+     {"column": np.int64([1, 1, 1, 1, 2]), "w": np.ones((1, 1, 2, 1, 2), np.float32)}),
+], ids=lambda value: value[-1].op_type if isinstance(value, list) else "")  # fmt: skip
+def test_results_that_do_not_fit_are_refused_before_memory_is_taken(
+    nodes: list[NodeProto], constants: dict[str, Any]
+) -> None:
+    data = serialized(nodes, constants)
+    with halfbyte.InferenceSession(data) as session:
+        tracemalloc.start()
+        with pytest.raises(RuntimeException, match=rf"{nodes[-1].op_type}: .*100 MB are left"):
+            session.run(None, {"x": np.float32([1, 2])})
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < 10e6
+
+
+def test_a_stride_beyond_the_kernel_takes_no_memory() -> None:
+    """One element has one place, whatever the stride is."""
+    nodes = [_IMAGE, node("ConvTranspose", "image w", "y", strides=[1 << 40, 1])]
+    y = run(serialized(nodes, {**_COLUMN, "w": np.float32([[[[1, 2]]]])}))
+    np.testing.assert_array_equal(y, np.float32([[[[1, 4, 4]]]]))
+
+
+def test_a_resize_to_nothing_takes_no_memory() -> None:
+    """The kernel of antialiasing would reach over 2e30 elements."""
+    nodes = [_IMAGE, node("Resize", "image roi scales", "y", mode="linear", antialias=1)]
+    y = run(serialized(nodes, {**_COLUMN, "scales": np.float32([1, 1, 1e-30, 1])}))
+    assert y.shape == (1, 1, 0, 2)
+
+
+def test_memory_that_a_rule_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*operands: Any) -> None:
+        raise MemoryError("Unable to allocate 9 GiB")
+
+    monkeypatch.setattr(Capture, "value", fails)
+    with pytest.raises(RuntimeException, match="node of Relu: no memory: Unable to allocate 9 GiB"):
+        run(serialized([node("Relu", "x", "y")], {}))
 
 
 def test_a_plan_that_does_not_fit_names_its_largest_part(monkeypatch: pytest.MonkeyPatch) -> None:

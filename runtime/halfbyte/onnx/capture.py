@@ -20,7 +20,7 @@ from halfbyte.core.dtypes import dtype_key
 from halfbyte.core.interrupt import step
 from halfbyte.core.ops.operator import record_host
 from halfbyte.core.program import Program
-from halfbyte.errors import HalfbyteError, MemoryBudgetError, ProgramError
+from halfbyte.errors import HalfbyteError, MemoryBudgetError, OutOfMemoryError, ProgramError
 from halfbyte.onnx.calls import UNFIT, Call, bound
 from halfbyte.onnx.evaluate import check_outputs
 from halfbyte.onnx.files.model import Graph, Model, Node
@@ -121,6 +121,8 @@ class Capture(Forms):
             raise type(error)(f"{self.model.path}: {node}: {error}") from error
         except UNFIT as error:
             raise ProgramError(f"{self.model.path}: {node}: {error!r}") from error
+        except MemoryError as error:
+            raise OutOfMemoryError(f"{self.model.path}: {node}: no memory: {error}") from error
         finally:
             self.program.origin = outside
 

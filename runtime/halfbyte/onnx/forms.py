@@ -39,7 +39,7 @@ class Forms:
     def __init__(self, program: Program, weights: SharedWeights, planning: bool = False) -> None:
         self.program, self.weights = program, weights
         # A plan may be for a machine with more memory than this one.
-        self._check: Callable[[Sequence[int]], Any] = check_shape if planning else check_elements
+        self._check: Callable[..., Any] = check_shape if planning else check_elements
         # (operand, rounding) -> the instruction's number and its results
         self._quantized: dict[tuple[Buffer, Rounding], tuple[int, tuple[Buffer, ...]]] = {}
         self._forms: list[tuple[Value, str]] = []  # fields of values that were set later, in order
@@ -51,6 +51,16 @@ class Forms:
         sizes = sizes_of(buffer) if shape is None else shape
         self._check(sizes)
         return Value(buffer.dtype, sizes, plain=buffer.view(sizes))
+
+    def allow(self, shape: Sequence[int], dtype: np.dtype[Any]) -> None:
+        """Check the size of a result, before a rule allocates what is about as large.
+
+        Raises
+        ------
+        MemoryBudgetError
+            It does not fit.
+        """
+        self._check(shape, dtype.itemsize)
 
     def value_channels_last(self, buffer: Buffer) -> Value:
         """A value [n, c, ...] from a buffer [n, ..., c]."""

@@ -23,6 +23,8 @@ from halfbyte.onnx.lowering.strides import row_major
 from halfbyte.onnx.reference.conv_transpose import transposed_window
 from halfbyte.onnx.values import Array, Operand, Value, key_of, sizes_of
 
+PADDED = 1 << 16  # weights with zeros for strides beyond the kernel, of any number of own ones
+
 
 @dataclass(frozen=True)
 class _Axis:
@@ -85,6 +87,7 @@ def conv_transpose(
     )
     if min(sizes) < 1:
         return None
+    c.allow((x.shape[0], each * group, *sizes), x.numpy)
     spatial = [
         _axis(*numbers)
         for numbers in zip(
@@ -93,6 +96,9 @@ def conv_transpose(
     ]
     axes = [_Axis(1, 1, 1, 0, 1, 0, 1)] * (2 - len(spatial)) + [a for a in spatial if a]
     if None in spatial or (group > 1 and each > 1 and axes[0].stride > 1):
+        return None
+    padded = inputs * each * math.prod(a.taps * a.stride for a in axes)
+    if padded > max(4 * w.size, PADDED):
         return None
     y = _phases(c, x, w, b, group, axes)
     return _apart(c, y, group, each, axes, len(x.shape))

@@ -313,6 +313,7 @@ def _end(
     """What a pad adds before or after an axis; None where it repeats the axis more than once."""
     shape, size = [count if i == axis else d for i, d in enumerate(x.shape)], x.shape[axis]
     if mode == "constant":
+        c.allow([count + size if i == axis else d for i, d in enumerate(x.shape)], x.numpy)
         return np.full(shape, fill.reshape(()), x.numpy)
     if mode != "edge" and count > size - (mode == "reflect"):
         return None

@@ -73,6 +73,7 @@ def _resized(c: Capture, x: Value, axes: Sequence[Axis], method: Method) -> Valu
         return None
     if method.mode != "nearest" and x.dtype != "f32":
         return None
+    c.allow(targets, x.numpy)
     buffer, spatial = c.channels_last(x), list(axes[2:])
     n, *sizes, channels = sizes_of(buffer)
     if len(spatial) == 1:

@@ -92,6 +92,7 @@ def _stacked(c: Capture, x: Buffer, window: Window, count: int, group: int) -> B
     last = max((count - 1) * stride + (kernel - 1) * dilation + 1 - depth - first, 0)
     value: Value | None = c.value(x)
     if first or last:
+        c.allow((n, first + depth + last, rows, columns, channels), np.dtype(np.float32))
         blanks = [np.zeros((n, k, rows, columns, channels), np.float32) for k in (first, last) if k]
         parts: list[Value | Array] = [c.value(x)]
         parts = [*blanks[: bool(first)], *parts, *blanks[bool(first) :]]

@@ -114,7 +114,7 @@ def weights_of(axis: Axis, method: Method) -> tuple[Array, Array]:
     stretch = max(1.0, 1 / axis.scale) if method.antialias else 1.0
     reach = (2 if cubic else 1) * stretch  # of the kernel to either side
     taps = 2 * math.ceil(reach)
-    fitting((axis.target, min(taps, 2 * axis.size + taps)), 8, "weights of a result")
+    fitting((axis.target, taps), 8, "weights of a result")
     first = (
         np.floor(x - reach).astype(np.intp) + 1
         if stretch > 1
@@ -145,7 +145,7 @@ def _interpolated(x: Array, number: int, axis: Axis, method: Method) -> Array:
 def _resized(x: Array, axes: Sequence[Axis], method: Method, outside: float) -> Array:
     """All axes one after the other; `outside` is the value beyond the input, for cropping."""
     fitting((axis.target for axis in axes), x.dtype.itemsize)
-    if min(x.shape, default=1) == 0:
+    if 0 in x.shape or any(axis.target == 0 for axis in axes):
         return np.zeros([axis.target for axis in axes], x.dtype)
     if method.mode not in ("nearest", "linear", "cubic"):
         raise ProgramError(f"mode {method.mode!r}: expected nearest, linear, cubic")
