@@ -254,3 +254,15 @@ def test_wrong_types_are_refused_at_once(use: Callable[[Any, Any], object]) -> N
     for module in (judge, stand_in):
         with pytest.raises(TypeError):
             use(module, module.Tokenizer.from_str(small().to_str()))
+
+
+@pytest.mark.parametrize("byte_fallback", [False, True])
+def test_characters_without_tokens_move_spans(byte_fallback: bool) -> None:
+    pieces = ["y", "u", "\u4e2d", "<0xC3>", "<0xA9>", "<", "0", "x", "C", "3", ">", "<0", "<0x",
+              "<0xC", "<0xC3"]  # fmt: skip
+    vocab = {piece: i for i, piece in enumerate(pieces)}
+    merges = [("<", "0"), ("<0", "x"), ("<0x", "C"), ("<0xC", "3"), ("<0xC3", ">")]
+    theirs = judge.Tokenizer(judge.models.BPE(vocab, merges, byte_fallback=byte_fallback))
+    ours = Tokenizer.from_str(theirs.to_str())
+    for text in ("you", "\xe9ou", "yo\xe9\u4e2du", "ooo\u4e2d", "o<0xC3>\xe9u", "u<0xC3>\xe9"):
+        assert described(ours.encode(text)) == described(theirs.encode(text)), text

@@ -164,10 +164,10 @@ class BPE(Model):
 
     def _placed(self, word: str, found: list[Piece]) -> list[Piece]:
         """Where characters without a token were dropped, the tokens move up, as in `tokenizers`."""
-        options = ("unk_token", "byte_fallback", "continuing_subword_prefix", "end_of_word_suffix")
+        options = ("unk_token", "continuing_subword_prefix", "end_of_word_suffix")
         if any(self.fields[name] for name in options):
             return found
-        sizes = [len(self.texts[token].encode()) for token, _, _ in found]
+        sizes = [self._bytes(*piece) for piece in found]
         places = [at for at, character in enumerate(word) for _ in character.encode()]
         if sum(sizes) == len(places):
             return found
@@ -176,6 +176,12 @@ class BPE(Model):
             moved.append((token, places[at], places[at + size - 1] + 1))
             at += size
         return moved
+
+    def _bytes(self, token: int, start: int, end: int) -> int:
+        """The bytes that a token stands for: one for <0xE2> in the place of a character."""
+        size = len(self.texts[token].encode())
+        is_byte = self.fields["byte_fallback"] and size == len("<0xE2>") and end - start == 1
+        return 1 if is_byte else size
 
     def state(self) -> dict[str, Any]:
         fields = {n: v for n, v in self.fields.items() if n not in ("vocab", "merges")}
