@@ -572,8 +572,13 @@ def wrong() -> Iterator[tuple[Case, type[HalfbyteError], str]]:
     yield Case("Cast", 13, [strings("x")], {"to": 1}), ProgramError, "float"
     yield Case("BitCast", 26, [F([1])], {"to": 7}), ProgramError, "bits"
     yield Case("Einsum", 12, [X234], {"equation": "ab->a"}), ProgramError, "term 'ab'"
+    yield Case("Einsum", 12, [X234], {"equation": "abc->ad"}), ProgramError, r"\['d'\] of .* in no"
     yield Case("Einsum", 12, [X234], {"equation": "abc,d"}), ProgramError, "2 terms, 1 inputs"
     yield Case("ReverseSequence", 10, [X234, i64(9, 9, 9)]), ProgramError, "lengths"
+    one = F([1])
+    yield Case("InstanceNormalization", 6, [one, one, one]), ProgramError, r"input \[1\]"
+    flat = [F([[1]]), F([[[1]]]), F([[[1]]])]
+    yield Case("RNN", 14, flat, {"hidden_size": 1}, 2), ProgramError, r"X \[1, 1\], .* three axes"
     writes = [np.zeros((1, 2, 3), F), np.zeros((1, 2, 3), F), i64(1)]
     yield Case("TensorScatter", 24, writes), ProgramError, "cache of 2"
 

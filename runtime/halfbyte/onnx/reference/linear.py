@@ -121,6 +121,8 @@ def einsum_shape(equation: str, shapes: Sequence[Shape]) -> list[int]:
         once = Counter(left.replace(".", "").replace(",", ""))
         right = "..." + "".join(sorted(label for label, n in once.items() if n == 1))
     before, dots, after = right.partition("...")
+    if unknown := {*before, *after} - sizes.keys():
+        raise ValueError(f"labels {sorted(unknown)} of the result {right!r} are in no term")
     return [
         *map(sizes.__getitem__, before),
         *(between if dots else ()),

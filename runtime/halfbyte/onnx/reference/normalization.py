@@ -164,6 +164,8 @@ def batch_normalization_6(
 @define("InstanceNormalization", since=1, infer=_shapes.same)
 def instance_normalization(x: Array, scale: Array, b: Array, *, epsilon: float = 1e-5) -> Array:
     """Standardized over the spatial axes, times scale [C], plus B [C]. ONNX -1, -6, -22."""
+    if x.ndim < 2:
+        raise ProgramError(f"input {list(x.shape)}: expected [N, C, D...]")
     wide, _, _ = standardized(widened(x), tuple(range(2, x.ndim)), epsilon)
     by, plus = (channels(vector(widened(v), x.shape[1], "scale or B"), x.ndim) for v in (scale, b))
     return rounded(wide * by + plus, x.dtype)

@@ -130,6 +130,10 @@ def _layer(
     directions = DIRECTIONS.get(direction)
     if directions is None:
         raise ProgramError(f"direction {direction!r}: expected forward, reverse, bidirectional")
+    if {x.ndim, w.ndim, r.ndim} != {3}:
+        raise ProgramError(
+            f"X {list(x.shape)}, W {list(w.shape)}, R {list(r.shape)}: expected three axes each"
+        )
     wide = widened(x).swapaxes(0, 1) if layout else widened(x)
     hidden = r.shape[-1]
     expected = (directions, gates * hidden, wide.shape[2]), (directions, gates * hidden, hidden)
