@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ast
 import base64
+import functools
 import hashlib
 import importlib
 import io
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
@@ -25,41 +26,14 @@ KERNELS = {
 }  # fmt: skip
 OTHERS = ("worker.js", "grids.bin")  # files that are no Python
 PACKAGES = ("halfbyte", "halfbyte.quantize", "halfbyte.web")
-ENCODERS = (  # no page has a language model of these architectures
-    *(
-        "_distance",
-        "_encoder",
-        "bert",
-        "eurobert",
-        "gemma_embedding",
-        "gte",
-        "jina_bert_v2",
-        "jina_bert_v3",
-    ),
-    *("modern_bert", "mpnet", "nomic_bert", "nomic_bert_moe"),
+# A page with a language model imports these, when it starts or when something is needed
+TEXT = (
+    *("web.start", "web.engine", "web.codings", "download.browser", "download.kept"),
+    *("core.backends.emscripten", "core.backends.instance", "core.backends.workers"),
+    *("core.backends.side_module", "weights.few_bits", "text.tokenizers", "text.architectures"),
+    "formats.transforms",
 )
-BEYOND_TEXT = (  # graphs, commands, the server, formats other than GGUF, templates, stand-ins
-    *("cli/", "device/", "evaluation/", "onnx/", "quantize/"),
-    *("formats/checkpoints/", "formats/huggingface/", "formats/llama2c", "formats/torchless.py"),
-    *("formats/grouped.py", "formats/npz.py", "formats/pictures.py", "formats/protobuf.py"),
-    *(
-        "download/choice.py",
-        "download/http.py",
-        "download/hub.py",
-        "text/bench.py",
-        "text/describe.py",
-    ),
-    *("text/outline.py", "text/standin/", "standins.py"),
-    *("text/chat/filters.py", "text/chat/meter.py", "text/chat/sandbox.py"),
-    *("text/batches.py", "text/encoder.py", "text/encoder_loading.py", "text/heads.py"),
-    *("core/passes/adapt.py", "formats/adapters.py", "text/adapters.py"),
-    "data/",
-    *(f"text/architectures/{name}.py" for name in ENCODERS),
-    *("core/chrome_trace.py", "outputs.py", "__main__.py"),
-    *("web/graphs/", "web/peers.py", "web/pyodide.py", "web/race.py", "web/server.py"),
-    *("web/site.py", "web/wheel.py"),
-    *KERNELS.values(),  # of which a page loads one at its start
-)
+ENCODER = "halfbyte.text.architectures._encoder"  # no page has a language model that imports it
 _DATE = (1980, 1, 1, 0, 0, 0)  # constant, so that the same files give the same bytes
 _MODE = 0o100644  # readable by all
 
@@ -79,12 +53,55 @@ def make_wheel(*, graphs: bool = True) -> bytes:
     UnsupportedError
         The kernels for WebAssembly were not built.
     """
-    left_out = () if graphs else tuple(f"halfbyte/{name}" for name in BEYOND_TEXT)
-    paths = {name: path for name, path in _paths().items() if not name.startswith(left_out)}
-    files = {name: path.read_bytes() for name, path in paths.items()}
+    paths = _paths()
+    names = paths if graphs else _text_part(paths)
+    files = {name: paths[name].read_bytes() for name in names}
     if not graphs:
         files |= {n: without_docstrings(b) for n, b in files.items() if n.endswith(".py")}
     return _pack_own(files, "halfbyte", _metadata(), record=graphs)
+
+
+def _text_part(paths: dict[str, Path]) -> list[str]:
+    """Modules of TEXT and in packages of it, with all that these import when they are loaded."""
+    modules = {
+        name.removesuffix(".py").removesuffix("/__init__").replace("/", "."): name
+        for name in paths
+        if name.endswith(".py")
+    }
+
+    @functools.cache
+    def imported(module: str) -> list[str]:
+        return [name for name in imports(paths[modules[module]].read_bytes()) if name in modules]
+
+    chosen: set[str] = set()
+    for module in modules:
+        private = module.rpartition(".")[2].startswith("_")  # loaded with others
+        if not private and any(f"{module}.".startswith(f"halfbyte.{one}.") for one in TEXT):
+            reached = _reached(module, imported)
+            chosen |= reached if ENCODER not in reached else set()
+    kept = {modules[module] for module in chosen}
+    return [name for name in paths if name in kept or name.endswith("worker.js")]
+
+
+def _reached(module: str, imported: Callable[[str], list[str]]) -> set[str]:
+    """A module and all that is loaded with it, packages included."""
+    reached: set[str] = set()
+    left = [module]
+    while left:
+        if (name := left.pop()) and name not in reached:
+            reached.add(name)
+            left += [*imported(name), name.rpartition(".")[0]]
+    return reached
+
+
+def imports(source: bytes | str) -> Iterator[str]:
+    """The modules that a module imports when it is loaded, and names in them."""
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{name.name}" for name in node.names)
 
 
 def make_kernels(table: str) -> bytes:

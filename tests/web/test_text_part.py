@@ -6,12 +6,11 @@ import ast
 import io
 import tomllib
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from halfbyte.web.wheel import make_wheel
+from halfbyte.web.wheel import TEXT, imports, make_wheel
 
 
 @pytest.fixture(scope="module")
@@ -26,26 +25,23 @@ def module(name: str) -> str:
     return name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
-def imported(source: str) -> Iterator[str]:
-    """The modules that a module imports when it is loaded, in order."""
-    for node in ast.parse(source).body:
-        if isinstance(node, ast.Import):
-            yield from (name.name for name in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-            yield from (f"{node.module}.{name.name}" for name in node.names)
-
-
 def test_the_part_contains_its_imports(part: dict[str, str]) -> None:
     with zipfile.ZipFile(io.BytesIO(make_wheel())) as archive:
         everything = {module(name) for name in archive.namelist() if name.endswith(".py")}
     missing = {
         f"{name} imports {other}"
         for name, source in part.items()
-        for other in imported(source)
+        for other in imports(source)
         if other in everything and other not in part
     }
     assert not missing
+
+
+def test_the_part_is_what_its_starts_import(part: dict[str, str]) -> None:
+    assert {f"halfbyte.{start}" for start in TEXT} < set(part)
+    assert "halfbyte.text.architectures.llama" in part
+    assert not {"halfbyte.text.architectures.bert", "halfbyte.text.encoder"} & set(part)
+    assert not [name for name in part if "standin" in name]
 
 
 def test_the_part_has_no_layers_above_text(part: dict[str, str], repository: Path) -> None:
