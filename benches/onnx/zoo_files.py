@@ -50,13 +50,13 @@ class Entry:
 def entries() -> dict[str, Entry]:
     """All models of the list by name."""
     content = tomllib.loads(LIST.read_text(encoding="utf-8"))
-    found = [Entry(name) for name in content["exports"]]
+    models = [Entry(name) for name in content["exports"]]
     for wheel in content["wheels"]:
         for model in wheel["models"]:
             inside = f"{wheel['folder']}/{model['file']}"
             about = model["sha256"], model["inputs"]
-            found.append(Entry(model["name"], wheel["requirement"], inside, *about))
-    return {entry.name: entry for entry in found}
+            models.append(Entry(model["name"], wheel["requirement"], inside, *about))
+    return {entry.name: entry for entry in models}
 
 
 def folder() -> Path:

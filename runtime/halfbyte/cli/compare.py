@@ -154,8 +154,8 @@ def _profiles(text: str | None) -> list[Profile]:
         return []
     names = profile_names() if text == "all" else _listed(text, "--device")
     profiles = [load_profile(name) for name in names]
-    found = [profile.name for profile in profiles]
-    if twice := [name for name in found if found.count(name) > 1]:
+    own = [profile.name for profile in profiles]
+    if twice := [name for name in own if own.count(name) > 1]:
         raise HalfbyteError(f"--device: {twice[0]!r} is given twice: expected different devices")
     return profiles
 

@@ -102,8 +102,8 @@ class Percentiles:
         known = values[~np.isnan(values)]
         if not len(known):
             return None
-        found = np.quantile(known, (0.05, 0.5, 0.95), method="inverted_cdf")
-        return cls(*map(float, found))
+        quantiles = np.quantile(known, (0.05, 0.5, 0.95), method="inverted_cdf")
+        return cls(*map(float, quantiles))
 
 
 @dataclass(frozen=True)
@@ -247,7 +247,7 @@ def _portion(
 
 def _of(s: Simulation, answer: int) -> Mapping[str, F64]:
     by_name = quantities(s)
-    found = {
+    values = {
         "cold": by_name[f"first_minute_{s.unit}s_s"],
         "hot": by_name[f"sustained_{s.unit}s_s"],
         "joules": answer * by_name[f"joules_per_{s.unit}"],
@@ -257,8 +257,8 @@ def _of(s: Simulation, answer: int) -> Mapping[str, F64]:
     }
     if (per_percent := by_name.get(f"{s.unit}s_per_percent")) is not None:
         with np.errstate(divide="ignore"):
-            found["percent"] = answer / per_percent
-    return found
+            values["percent"] = answer / per_percent
+    return values
 
 
 def _joined(parts: Sequence[Mapping[str, F64]]) -> Mapping[str, F64]:

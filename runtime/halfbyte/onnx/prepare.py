@@ -100,8 +100,8 @@ def simplified(model: Model, constants: frozenset[str]) -> Model:
         merge_equal(simple)
         drop_unused(graph)
         graph.initializers.update(others)
-        made = {name for node in graph.nodes for name in node.outputs}
-        graph.value_info = {n: v for n, v in graph.value_info.items() if n in made}
+        outputs = {name for node in graph.nodes for name in node.outputs}
+        graph.value_info = {n: v for n, v in graph.value_info.items() if n in outputs}
     return simple
 
 

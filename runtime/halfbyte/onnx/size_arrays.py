@@ -206,10 +206,10 @@ def results_of(
             dtype = DTYPES[node.attributes["to"]] if node.op_type == "Cast" else sized.dtype
             return [with_numbers(sized.under, result, dtype)]
     shapes = _SHAPES.get(node.op_type) if not node.domain else None
-    found = None if shapes is None else shapes(node, inputs)
-    if found is None:
+    inferred = None if shapes is None else shapes(node, inputs)
+    if inferred is None:
         raise FixedSizeError(sized.under.values)
-    return [_later(sized.under, node, call, inputs, *found)]
+    return [_later(sized.under, node, call, inputs, *inferred)]
 
 
 def _later(

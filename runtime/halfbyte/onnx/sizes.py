@@ -95,7 +95,7 @@ class Sizes:
         """The size of this name."""
         return NamedSize(self, {(name,): 1}, self.values[name])
 
-    def made(self, terms: Terms, value: int) -> Any:
+    def size(self, terms: Terms, value: int) -> Any:
         """A size with this formula; an int if it is one."""
         terms = {factors: number for factors, number in terms.items() if number}
         return value if not terms or set(terms) == {()} else NamedSize(self, terms, value)
@@ -110,7 +110,7 @@ class Sizes:
         self._bounds[code] = (min(corners), max(corners)) if sign == "//" else (0, right[1] - 1)
         self._needs[code] = self.variables(x) | self.variables(y)
         self._quotients[code] = x, y, sign
-        return self.made({(code,): 1}, value)
+        return self.size({(code,): 1}, value)
 
     def variables(self, terms: Terms) -> set[str]:
         """The variables that a formula depends on."""
@@ -280,7 +280,7 @@ class NamedSize:
         value = number(self.now(), _now(other))
         if not self.under.recording:
             return value
-        return self.under.made(combine(self.terms, theirs), value)
+        return self.under.size(combine(self.terms, theirs), value)
 
     def __add__(self, other: Any) -> Any:
         return self._with(other, added, lambda a, b: a + b)
@@ -440,12 +440,12 @@ def _divided(x: Any, y: Any) -> Any:
     if not under.recording:
         return value
     if not rest:
-        return under.made(quotient, value)
+        return under.size(quotient, value)
     low, high = under.bounds(rest)
     if low >= 0 and high < under.bounds(b)[0]:
-        return under.made(quotient, value)
+        return under.size(quotient, value)
     left = under.value(rest, under.values) // _now(y)
-    return under.made(quotient, value - left) + under.quotient(rest, b, left, "//")
+    return under.size(quotient, value - left) + under.quotient(rest, b, left, "//")
 
 
 def _remainder(x: Any, y: Any) -> Any:
@@ -457,5 +457,5 @@ def _remainder(x: Any, y: Any) -> Any:
         return value
     low, high = under.bounds(rest)
     if low >= 0 and high < under.bounds(b)[0]:
-        return under.made(rest, value)
+        return under.size(rest, value)
     return under.quotient(rest, b, value, "%")

@@ -150,8 +150,8 @@ def _parts(folder: Path, names: Naming, config: Mapping[str, Any]) -> set[str]:
         if index.is_file():
             renamed = [names.rename(name) for name in names_of_index(index)]
             return {_part(one[0]).partition("[")[0] for one in renamed if one is not None}
-    found = {*names.names.values(), *names.layer_names.values()}
-    parts = {part[:-1] if part.endswith(".") else f"{part}.weight" for part in found}
+    named = {*names.names.values(), *names.layer_names.values()}
+    parts = {part[:-1] if part.endswith(".") else f"{part}.weight" for part in named}
     if names.tied:
         parts.discard("output.weight")
     inner = config.get("text_config")

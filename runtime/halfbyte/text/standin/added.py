@@ -83,7 +83,7 @@ class AddedVocabulary:
         self.special: set[str] = set()
         self.encode_special = False  # special tokens in a text are text
         self._normalized: dict[int, str] = {}  # where it differs from the content
-        self._found: tuple[AddedTokens, AddedTokens] | None = None
+        self._finders: tuple[AddedTokens, AddedTokens] | None = None
 
     def add(self, tokens: Iterable[AddedToken], model: Model, normalizer: Normalizer | None) -> int:
         """Add tokens, and return how many are new or changed."""
@@ -104,7 +104,7 @@ class AddedVocabulary:
                 self.special.add(content)
             self.tokens[number] = token
             count += 1
-        self._found = None
+        self._finders = None
         return count
 
     def normalize(self, normalizer: Normalizer | None) -> None:
@@ -113,7 +113,7 @@ class AddedVocabulary:
         for number, token in self.tokens.items():
             if token.normalized and normalizer is not None:
                 self._normalize(number, token.content, normalizer)
-        self._found = None
+        self._finders = None
 
     def _normalize(self, number: int, content: str, normalizer: Normalizer) -> None:
         normalized = normalizer.normalize_str(content)
@@ -127,10 +127,10 @@ class AddedVocabulary:
 
     def cut(self, text: str, normalized: bool) -> Iterator[Cut]:
         """Spans of a text: of a token, or (None) of the text between."""
-        if self._found is None:
-            self._found = self._finder(False), self._finder(True)
+        if self._finders is None:
+            self._finders = self._finder(False), self._finder(True)
         hidden = self.encode_special and {self.ids[content] for content in self.special}
-        return self._found[normalized].cut(text, hidden or ())
+        return self._finders[normalized].cut(text, hidden or ())
 
     def _finder(self, normalized: bool) -> AddedTokens:
         ids: dict[str, int] = {}

@@ -63,7 +63,7 @@ class Component:
         if missing:
             raise TypeError(f"{type(self).__name__}: {', '.join(missing)} must be given")
         self.fields = {name: self.read(name, value) for name, value in values.items()}
-        self.made: Any = None  # what `use` made of the fields
+        self.instance: Any = None  # what `use` made of the fields
 
     def read(self, name: str, value: Any) -> Any:
         """A field as it is kept, as in tokenizer.json, from what a program gives."""
@@ -79,9 +79,9 @@ class Component:
 
     def use(self) -> Any:
         """What `make` made."""
-        if self.made is None:
-            self.made = self.make()
-        return self.made
+        if self.instance is None:
+            self.instance = self.make()
+        return self.instance
 
     def state(self) -> dict[str, Any]:
         """The component in tokenizer.json."""
@@ -100,14 +100,14 @@ class Component:
         if not isinstance(state, dict):
             raise FormatError(f"{WHERE}: {cls.KIND}: expected an object, found {kind_of(state)}")
         kind = field(WHERE, state, "type", str, f"{cls.KIND}.")
-        found = cls.TYPES.get(kind)
-        if found is None:
+        chosen = cls.TYPES.get(kind)
+        if chosen is None:
             known = ", ".join(cls.TYPES)
             raise UnsupportedError(
                 f"{WHERE}: {cls.KIND}: expected one of {known}, found {kind[:40]!r}"
             )
         try:
-            return found.parse(state)  # type: ignore[return-value]
+            return chosen.parse(state)  # type: ignore[return-value]
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise FormatError(f"{WHERE}: {cls.KIND} {kind}: is malformed: {error}") from None
 
@@ -119,7 +119,7 @@ class Component:
             name: _field(state, cls.NAMES.get(name, name), default, f"{cls.KIND}.")
             for name, default in cls.FIELDS.items()
         }
-        component.made = None
+        component.instance = None
         component.check()
         return component
 
@@ -209,7 +209,7 @@ def _property(name: str) -> property:
 
     def put(component: Component, value: Any) -> None:
         component.fields[name] = component.read(name, value)
-        component.made = None
+        component.instance = None
 
     return property(get, put, doc=f"The field {name!r}.")
 
@@ -224,14 +224,14 @@ def custom_class(base: type[Component], method: str) -> Callable[[Any], Componen
             if not callable(getattr(obj, method, None)):
                 raise TypeError(f"{base.KIND}: expected an object with {method}()")
             super().__init__()
-            self.made = obj
+            self.instance = obj
 
         def state(self) -> dict[str, Any]:
             """Refused: there is no description of it."""
             raise UnsupportedError(f"{WHERE}: a custom {base.KIND} cannot be written to a file")
 
         def __repr__(self) -> str:
-            return f"Custom({self.made!r})"
+            return f"Custom({self.instance!r})"
 
     return Custom
 

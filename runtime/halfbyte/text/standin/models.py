@@ -136,7 +136,7 @@ class Model(Component):
     __str__ = __repr__
 
     def _clear_cache(self) -> None:
-        self.made = None
+        self.instance = None
 
     def _resize_cache(self, capacity: int) -> None:
         """The cache has one size."""
