@@ -36,6 +36,16 @@ class OutputRow:
 
 
 @dataclass(frozen=True)
+class LayerRow:
+    """A layer of a graph, quantized while the others are exact."""
+
+    name: str
+    loss: float  # 1 - cosine of the worst output
+    together: int  # layers that were measured at once and share their loss
+    raised: bool  # computed more precisely than the others
+
+
+@dataclass(frozen=True)
 class Report:
     """A run of `quantize`."""
 
@@ -51,6 +61,7 @@ class Report:
     notes: tuple[str, ...]
     outputs: tuple[OutputRow, ...] = ()
     samples: str = ""  # the inputs that `outputs` were measured on
+    layers: tuple[LayerRow, ...] = ()  # the most sensitive first, where they were measured
 
     @property
     def bits_per_weight(self) -> float:
@@ -89,6 +100,7 @@ class Report:
             lines.append(f"  {channels} channels equalized by powers of two (exact)")
         lines += self._noisiest()
         lines += self._output_lines()
+        lines += self._layer_lines()
         lines += [f"  note: {note}" for note in self.notes]
         lines += [f"  {row.name}: {row.type}: {row.note}" for row in self.rows if row.note]
         return "\n".join(map(printable, lines))
@@ -109,8 +121,20 @@ class Report:
             lines.append(f"    {row.name}: cosine {cosine}, SNR {_decibels(row.snr_db)} dB")
         return lines
 
+    def _layer_lines(self, count: int = 5) -> list[str]:
+        """A line for each of the most sensitive layers, where they were measured."""
+        if not self.layers:
+            return []
+        raised = sum(row.raised for row in self.layers)
+        lines = [
+            f"  {raised} of {len(self.layers)} layers kept more precise; "
+            "cosine with only one layer quantized:"
+        ]
+        lines += [_layer_line(row) for row in self.layers[:count]]
+        return lines
+
     def details(self) -> str:
-        """A line per tensor."""
+        """A line per tensor, and per layer where these were measured."""
         width = max((len(printable(row.name)) for row in self.rows), default=4)
         lines = [f"  {'tensor':<{width}}  {'from':<5} {'to':<5}{'bits/weight':>12}"
                  f"{'SNR dB':>9}{'search dB':>11}"]  # fmt: skip
@@ -119,6 +143,9 @@ class Report:
             f"{row.bits_per_weight:>12.2f}{_decibels(row.snr_db):>9}{_decibels(row.search_gain_db):>11}"
             for row in self.rows
         ]
+        if self.layers:
+            lines += ["", "  cosine of the worst output with only one layer quantized:"]
+            lines += [_layer_line(row) for row in self.layers]
         return "\n".join(lines)
 
 
@@ -127,6 +154,12 @@ def decibels(larger: float, smaller: float) -> float | None:
     if not (0 < smaller < math.inf and 0 < larger < math.inf):
         return None
     return 10 * math.log10(larger / smaller)
+
+
+def _layer_line(row: LayerRow) -> str:
+    kept = ", kept more precise" if row.raised else ""
+    beside = f" (measured with {row.together - 1} beside)" if row.together > 1 else ""
+    return f"    {printable(row.name)}: {1 - row.loss:.6f}{beside}{kept}"
 
 
 def _decibels(value: float | None) -> str:

@@ -33,11 +33,15 @@ class Calibration:
         if method not in METHODS:
             raise HalfbyteError(f"calibration '{method}': expected one of {list(METHODS)}")
         self.samples, self.method = samples, method
+        self._known: dict[str, tuple[float, float]] = {}
 
     def ranges(self, editor: Editor, names: Sequence[str]) -> Mapping[str, tuple[float, float]]:
-        """The range of each value, by the method."""
-        histograms = {name: Histogram() for name in names}
-        run = running_editor(editor, names)
+        """The range of each value, by the method; those known from an earlier call are kept."""
+        counts = self.method != "minmax"
+        histograms = {name: Histogram(counts=counts) for name in names if name not in self._known}
+        if not histograms:
+            return self._known
+        run = running_editor(editor, list(histograms))
         try:
             for feeds in self.samples:
                 values = run(feeds)
@@ -45,7 +49,8 @@ class Calibration:
                     histogram.add(values[name])
         finally:
             run.close()
-        return {name: METHODS[self.method](histogram) for name, histogram in histograms.items()}
+        self._known |= {name: METHODS[self.method](one) for name, one in histograms.items()}
+        return self._known
 
     def squares(self, editor: Editor) -> dict[str, F32]:
         """Sums of squares of the channels (the last axis) of values that products read."""

@@ -11,6 +11,8 @@ one scale per tensor or per channel.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from onnx import NodeProto, TensorProto, helper
 
 from halfbyte.quantize.onnx.editor import Editor, Scope
@@ -34,9 +36,15 @@ class Dynamic(Rewriter):
     """
 
     def __init__(
-        self, editor: Editor, encoder: Encoder, keep: Keep, *, per_channel: bool = False
+        self,
+        editor: Editor,
+        encoder: Encoder,
+        keep: Keep,
+        *,
+        per_channel: bool = False,
+        levels: Mapping[str, int] | None = None,
     ) -> None:
-        super().__init__(editor, encoder, keep)
+        super().__init__(editor, encoder, keep, levels)
         self.per_channel = per_channel
         self._quantized: dict[tuple[int, str], tuple[str, str, str]] = {}
 

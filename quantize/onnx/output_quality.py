@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from halfbyte.errors import HalfbyteError
 from halfbyte.onnx.runner import INT8_ATTENTION
 from halfbyte.quantize.onnx.editor import Editor
+from halfbyte.quantize.onnx.gates import Gates
 from halfbyte.quantize.onnx.running import attention_noise, compare_outputs, worst_in_halves
 from halfbyte.quantize.onnx.samples import Feeds
+from halfbyte.quantize.onnx.sensitivity import Search, search
 from halfbyte.quantize.onnx.source import Source
 from halfbyte.quantize.report import OutputRow
 
@@ -28,11 +30,23 @@ def may_run(source: Source, *, is_given: bool, what: str) -> bool:
     return False
 
 
+def loss(row: OutputRow) -> float:
+    """1 - cosine of an output; 1 where its numbers became NaN, infinite or all zero."""
+    if row.not_finite or is_lost(row):
+        return 1.0
+    return 0.0 if row.cosine is None else 1 - row.cosine
+
+
+def is_lost(row: OutputRow) -> bool:
+    """Whether all numbers of an output became zero; the original's are not."""
+    return row.cosine is None and row.snr_db is not None
+
+
 class Outputs:
     """The outputs of a model for some samples; without samples the model is not run."""
 
     def __init__(self, source: Source, samples: Sequence[Feeds]) -> None:
-        self._source, self._samples = source, samples
+        self._source, self.samples = source, samples
 
     def choose_attention(self, editor: Editor, setting: str) -> str:
         """Write into the metadata whether attention may be in int8; returns a remark on it."""
@@ -53,22 +67,24 @@ class Outputs:
 
     def _attention_noise(self) -> list[OutputRow]:
         try:
-            return attention_noise(self._source.path, self._samples) if self._samples else []
+            return attention_noise(self._source.path, self.samples) if self.samples else []
         except HalfbyteError:  # `compared` notes it
             return []
 
-    def compared(self, written: Path, target: Path, *, in_halves: bool = False) -> list[OutputRow]:
+    def compared(
+        self, written: Path, target: Path, *, in_halves: bool = False, count: int | None = None
+    ) -> list[OutputRow]:
         """The outputs beside the quantized model's; adds a note where a model cannot be run.
 
         The model is read from `written`, which will be named `target`. With `in_halves` the first
-        sample also runs in float16 throughout.
+        sample also runs in float16 throughout; `count` limits the samples.
         """
-        if not self._samples:
+        if not self.samples:
             return []
         try:
-            rows = compare_outputs(self._source.path, written, self._samples)
+            rows = compare_outputs(self._source.path, written, self.samples[:count])
             if in_halves:
-                rows = worst_in_halves(self._source.path, written, self._samples[0], rows)
+                rows = worst_in_halves(self._source.path, written, self.samples[0], rows)
         except HalfbyteError as error:
             reason = str(error).replace(str(written), str(target))
             self._source.notes.append(f"outputs not compared: {reason}")
@@ -76,3 +92,20 @@ class Outputs:
         finally:
             gc.collect()  # Windows renames no file that is mapped
         return rows
+
+    def search(
+        self, editor: Editor, written: Path, bound: float, progress: Callable[[int, int], None]
+    ) -> Search:
+        """The layers to raise so that 1 - cosine of every output is at most `bound`.
+
+        Raises
+        ------
+        HalfbyteError
+            The model cannot be run with the quantized one beside it.
+        """
+        gates = Gates(editor, written)
+        try:
+            return search(gates, self.samples, bound, progress)
+        finally:
+            gates.close()
+            gc.collect()  # Windows renames no file that is mapped

@@ -7,7 +7,9 @@ graphs, bodies before the nodes that contain them: `weight_only`, `dynamic`, `st
 them. So the memory needed is that of one tensor, whatever the model's size.
 
 Values of the model are computed by halfbyte's own runtime (`running`): for ranges and importance
-(`calibrate`), and to compare outputs (`output_quality`). ONNX Runtime is needed by the tests only.
+(`calibrate`), and to compare outputs (`output_quality`). Where these differ too much, `sensitivity`
+finds the layers that cause it with the help of `gates`, and the model is written again with these
+layers at a higher level (`Rewriter`). ONNX Runtime is needed by the tests only.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from halfbyte.core.backends.cores import default_threads
@@ -31,19 +34,21 @@ from halfbyte.quantize.onnx.model_writer import is_data_of, write_model
 from halfbyte.quantize.onnx.nodes import is_op
 from halfbyte.quantize.onnx.numbers import F32Array
 from halfbyte.quantize.onnx.options import Options
-from halfbyte.quantize.onnx.output_quality import Outputs, may_run
+from halfbyte.quantize.onnx.output_quality import Outputs, is_lost, loss, may_run
 from halfbyte.quantize.onnx.recipe import Keep
 from halfbyte.quantize.onnx.rewriter import Rewriter
 from halfbyte.quantize.onnx.samples import SEED, Inputs
+from halfbyte.quantize.onnx.sensitivity import MAX_LOSS, TOGETHER, Search
 from halfbyte.quantize.onnx.source import Source, element_bits, read_source
 from halfbyte.quantize.onnx.static import Static
 from halfbyte.quantize.onnx.weight_encoder import Encoder
 from halfbyte.quantize.onnx.weight_only import WeightOnly
 from halfbyte.quantize.quantizer import default_output, refuse_to_replace
-from halfbyte.quantize.report import OutputRow, Report, Row
+from halfbyte.quantize.report import LayerRow, OutputRow, Report, Row
 
 Progress = Callable[[int, int], None]  # bytes of input done, bytes in all (each read counts)
 
+MAX_SEARCHES = 2  # of layers to raise, each followed by another attempt
 _RANDOM_INPUTS = 64  # from which sizes of channels are measured where there are no samples
 # Operators of models that are quantized already
 _QUANTIZED = frozenset({
@@ -64,51 +69,127 @@ def quantize(
     """See :func:`halfbyte.quantize.onnx.quantize_onnx`."""
     start = time.perf_counter()
     options.check()
-    source = read_source(path)
-    target = _target(source, output, options.type)
-    editor = _editor(source, options)
-    inputs = Inputs(editor)
-    feeds = inputs.read(samples, options.normalization) if samples else []
-    runs = options.compare and may_run(source, is_given=bool(feeds), what="outputs not compared")
-    outputs = Outputs(source, (feeds or [inputs.random()]) if runs else [])
-    codec = Codec(default_threads() if threads is None else threads)
-    try:
-        encoder = Encoder(editor, codec, options.rtn, _Meter(source, progress).advance)
-        calibration = Calibration(feeds or [inputs.random()], options.calibration)
-        rewriter = _rewriter(encoder, options, calibration, is_given=bool(feeds))
-        rewriter.run()
-        _refuse_unchanged(editor, encoder, rewriter.notes)
-        if isinstance(rewriter, WeightOnly):
-            remark = outputs.choose_attention(editor, options.attention)
-            rewriter.remarks += filter(None, [remark])
-        editor.finish()
-        payloads, kept = editor.write_payloads(), _kept_rows(editor, rewriter.notes)
+    work = _Work(path, output, options, samples, threads, progress)
+    for is_last in (False,) * MAX_SEARCHES + (True,):
+        try:
+            report = work.attempt(is_last=is_last)
+            break
+        except _ImpreciseError as imprecise:
+            work.raise_levels(imprecise.found)
+    return replace(report, seconds=time.perf_counter() - start)
+
+
+class _ImpreciseError(Exception):
+    """Outputs differ too much, and layers were found that should be more precise."""
+
+    def __init__(self, found: Search) -> None:
+        super().__init__()
+        self.found = found
+
+
+class _Work:
+    """Quantizing a model, once or again with some layers more precise."""
+
+    def __init__(
+        self,
+        path: Path,
+        output: Path | None,
+        options: Options,
+        samples: Path | None,
+        threads: int | None,
+        progress: Progress | None,
+    ) -> None:
+        self.path, self.output, self.options, self.samples = path, output, options, samples
+        self.threads = default_threads() if threads is None else threads
+        self.progress = progress or (lambda done, total: None)
+        self.levels: dict[str, int] = {}
+        self.layers: dict[str, LayerRow] = {}
+        self._calibration: Calibration | None = None
+
+    def raise_levels(self, found: Search) -> None:
+        """Make layers more precise in the next attempt."""
+        for name in found.raised:
+            self.levels[name] = self.levels.get(name, 0) + 1
+        self._note(found)
+
+    def _note(self, found: Search) -> None:
+        for row in found.rows:
+            known = self.layers.get(row.name, row)
+            self.layers[row.name] = replace(known, raised=known.raised or row.raised)
+
+    def attempt(self, *, is_last: bool) -> Report:
+        """Write the model; raises `_ImpreciseError` where another attempt may be better."""
+        options, source = self.options, read_source(self.path)
+        target = _target(source, self.output, options.type)
+        editor = _editor(source, options)
+        inputs = Inputs(editor)
+        if self._calibration is None:
+            given = inputs.read(self.samples, options.normalization) if self.samples else []
+            self._calibration = Calibration(given or [inputs.random()], options.calibration)
+        calibration, is_given = self._calibration, self.samples is not None
+        runs = options.compare and may_run(source, is_given=is_given, what="outputs not compared")
+        outputs = Outputs(source, calibration.samples if runs else [])
+        codec = Codec(self.threads)
         compared: list[OutputRow] = []
 
         def compare(written: Path) -> None:
-            compared.extend(outputs.compared(written, target, in_halves=options.type == "fp16"))
+            searches = not is_last and options.type in MAX_LOSS
+            in_halves, count = options.type == "fp16", TOGETHER if searches else None
+            rows = outputs.compared(written, target, in_halves=in_halves, count=count)
+            if searches:
+                self._search(editor, written, outputs, rows)
+                if rows and len(outputs.samples) > TOGETHER:
+                    rows = outputs.compared(written, target)
+            compared.extend(rows)
             _refuse_not_finite(target, compared)
 
-        files = write_model(
-            target, editor.model, payloads, external=options.external, check=compare
+        try:
+            encoder = Encoder(editor, codec, options.rtn, _Meter(source, self.progress).advance)
+            rewriter = _rewriter(encoder, options, calibration, self.levels, is_given=is_given)
+            rewriter.run()
+            _refuse_unchanged(editor, encoder, rewriter.notes)
+            if isinstance(rewriter, WeightOnly):
+                remark = outputs.choose_attention(editor, options.attention)
+                rewriter.remarks += filter(None, [remark])
+            editor.finish()
+            payloads, kept = editor.write_payloads(), _kept_rows(editor, rewriter.notes)
+            files = write_model(
+                target, editor.model, payloads, external=options.external, check=compare
+            )
+        finally:
+            codec.close()
+        rows = [*(result.row() for result in encoder.results.values()), *kept]
+        return Report(
+            source=source.path.name,
+            source_format=source.file.kind,
+            output=str(target),
+            type=options.type,
+            bytes_before=source.file.size,
+            bytes_after=sum(file.stat().st_size for file in files),
+            weights=sum(math.prod(row.shape) for row in rows),
+            seconds=0.0,
+            rows=tuple(rows),
+            notes=(*source.notes, *rewriter.remarks),
+            outputs=tuple(compared),
+            samples=f"{len(calibration.samples)} samples" if is_given else "made-up inputs",
+            layers=tuple(sorted(self.layers.values(), key=lambda row: -row.loss)),
         )
-    finally:
-        codec.close()
-    rows = [*(result.row() for result in encoder.results.values()), *kept]
-    return Report(
-        source=source.path.name,
-        source_format=source.file.kind,
-        output=str(target),
-        type=options.type,
-        bytes_before=source.file.size,
-        bytes_after=sum(file.stat().st_size for file in files),
-        weights=sum(math.prod(row.shape) for row in rows),
-        seconds=time.perf_counter() - start,
-        rows=tuple(rows),
-        notes=(*source.notes, *rewriter.remarks),
-        outputs=tuple(compared),
-        samples=f"{len(feeds)} samples" if feeds else "made-up inputs",
-    )
+
+    def _search(
+        self, editor: Editor, written: Path, outputs: Outputs, compared: Sequence[OutputRow]
+    ) -> None:
+        """Raise `_ImpreciseError` where outputs are not close enough and layers can be raised."""
+        bound = MAX_LOSS[self.options.type]
+        if all(loss(row) <= bound for row in compared):
+            return
+        try:
+            found = outputs.search(editor, written, bound, self.progress)
+        except HalfbyteError as error:
+            editor.source.notes.append(f"layers not measured: {error}")
+            return
+        if found.raised:
+            raise _ImpreciseError(found)
+        self._note(found)
 
 
 def _editor(source: Source, options: Options) -> Editor:
@@ -139,18 +220,25 @@ def _target(source: Source, output: Path | None, type: str) -> Path:
 
 
 def _rewriter(
-    encoder: Encoder, options: Options, calibration: Calibration, *, is_given: bool
+    encoder: Encoder,
+    options: Options,
+    calibration: Calibration,
+    levels: Mapping[str, int],
+    *,
+    is_given: bool,
 ) -> Rewriter:
     """The rewriter for these options; `is_given` says whether the samples are the user's."""
     editor = encoder.editor
     keep = Keep(options.keep, _names(editor), str(editor.source.path))
     if options.method == "dynamic":
-        return Dynamic(editor, encoder, keep, per_channel=options.per_channel)
+        return Dynamic(editor, encoder, keep, per_channel=options.per_channel, levels=levels)
     static = options.method == "auto" and is_given and _is_static(editor, options.type)
     if options.method == "static" or static:
         if not is_given:
             raise HalfbyteError("fixed scales of activations: expected samples, --calibrate DATA")
-        return Static(editor, encoder, keep, calibration, activations=options.activations)
+        return Static(
+            editor, encoder, keep, calibration, activations=options.activations, levels=levels
+        )
     if options.type == "bf16":
         return BFloat16(editor, encoder, keep)
     if options.type == "fp16":
@@ -168,7 +256,9 @@ def _rewriter(
             return {}
         return calibration.squares(editor) if is_given else _random_squares(editor)
 
-    return WeightOnly(editor, encoder, keep, options.type, measure, pure=options.pure)
+    return WeightOnly(
+        editor, encoder, keep, options.type, measure, pure=options.pure, levels=levels
+    )
 
 
 def _random_squares(editor: Editor) -> dict[str, F32Array]:
@@ -192,10 +282,8 @@ def _is_static(editor: Editor, type: str) -> bool:
 class _Meter:
     """Counts input bytes; each is read twice, to check its range and to be encoded."""
 
-    def __init__(self, source: Source, progress: Progress | None) -> None:
-        self._total = 2 * source.file.size
-        self._done = 0
-        self._progress = progress or (lambda done, total: None)
+    def __init__(self, source: Source, progress: Progress) -> None:
+        self._total, self._done, self._progress = 2 * source.file.size, 0, progress
 
     def advance(self, nbytes: int) -> None:
         """Count more bytes."""
@@ -230,7 +318,7 @@ def _refuse_unchanged(editor: Editor, encoder: Encoder, notes: dict[str, str]) -
 
 
 def _refuse_not_finite(target: Path, rows: Iterable[OutputRow]) -> None:
-    """Refuse a model with outputs that are NaN or infinite where the original's are finite.
+    """Refuse a model with outputs that are NaN or infinite, or all zero, unlike the original's.
 
     Raises
     ------
@@ -238,11 +326,14 @@ def _refuse_not_finite(target: Path, rows: Iterable[OutputRow]) -> None:
         There is such an output.
     """
     for row in rows:
-        if row.not_finite:
+        if row.not_finite or is_lost(row):
+            became = f"{row.not_finite} numbers became NaN or infinite, expected finite ones"
+            if is_lost(row):
+                became = "all numbers became zero, expected others"
             raise UnsupportedError(
-                f"{target}: output {row.name!r}: {row.not_finite} numbers became NaN or infinite, "
-                "expected finite ones as before: try another type, nodes in floats (--keep "
-                "NODE=fp32) or real inputs (--calibrate DATA); --no-compare writes it regardless"
+                f"{target}: output {row.name!r}: {became} as before: try "
+                "another type, nodes in floats (--keep NODE=fp32) or real inputs "
+                "(--calibrate DATA); --no-compare writes it regardless"
             )
 
 

@@ -27,10 +27,12 @@ class Histogram:
     """Counts of values in bins of equal width on both sides of 0.
 
     The range is a power of two; where a value exceeds it, it is doubled and pairs of bins are
-    merged. So the result does not depend on the order of the values.
+    merged. So the result does not depend on the order of the values. Without `counts` only the
+    smallest and the largest value are known.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, counts: bool = True) -> None:
+        self._has_counts = counts
         self.low, self.high = np.inf, -np.inf
         self.top = 0.0  # limit of the range; 0: there were only zeros
         self.counts = np.zeros(2 * BINS)
@@ -44,6 +46,8 @@ class Histogram:
             return
         low, high = float(x.min()), float(x.max())
         self.low, self.high = min(self.low, low), max(self.high, high)
+        if not self._has_counts:
+            return
         size = max(-low, high)
         self.zeros += int(x.size - np.count_nonzero(x))
         if size == 0:

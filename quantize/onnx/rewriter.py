@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,7 @@ from halfbyte.quantize.onnx.spectra import Spectra
 from halfbyte.quantize.onnx.weight_encoder import Encoder, Result
 
 BITS = {"int8": 8, "int4": 4}
+LADDER = ("int4", "int8", "F16")  # types, each more precise
 NARROW = {"F16": TensorProto.FLOAT16, "BF16": TensorProto.BFLOAT16}
 CHANNELS = {
     "Conv": {1: 0},
@@ -81,12 +82,22 @@ class Rewriter:
         The model, and the encoder of its new tensors.
     keep : Keep
         Types that were chosen by name.
+    levels : mapping, optional
+        Value -> by how many steps the layer that computes it is more precise than by default.
     """
 
+    first_level = 1  # from which the types of weights change
     folds = True  # whether BatchNormalization is folded into convolutions
 
-    def __init__(self, editor: Editor, encoder: Encoder, keep: Keep) -> None:
+    def __init__(
+        self,
+        editor: Editor,
+        encoder: Encoder,
+        keep: Keep,
+        levels: Mapping[str, int] | None = None,
+    ) -> None:
         self.editor, self.encoder, self.keep = editor, encoder, keep
+        self.levels = levels or {}
         self.notes: dict[str, str] = {}  # name of a weight -> why it stays as it is
         self.remarks: list[str] = []  # for the report
         self._first: list[NodeProto] = []  # nodes to run before all others
@@ -174,8 +185,13 @@ class Rewriter:
         """Store weights that --keep names in F16 or BF16, with a cast before the node."""
         for index, name in enumerate(node.input):
             weight = self.editor.weight(scope, name) if name else None
-            type_ = None if weight is None else self.keep.type_of(node.name, weight.name)
-            if weight is None or type_ not in NARROW:
+            if weight is None:
+                continue
+            type_ = self.keep.type_of(node.name, weight.name)
+            if not type_ and self.level(node) and len(weight.shape) > 1:
+                is_float = weight.tensor.data_type == TensorProto.FLOAT
+                type_ = self._raised(node, self._default(node)) if is_float else None
+            if type_ not in NARROW:
                 continue
             limit = 3.3e38 if type_ == "BF16" else 65504.0
             if self.encoder.top(weight) > limit:
@@ -205,7 +221,7 @@ class Rewriter:
         if not type_ and node in self.spectra:
             self._note(weight, "a logarithm reads the spectrum")
             return ""
-        type_ = type_ or default
+        type_ = type_ or self._raised(node, default)
         if type_ not in BITS:
             return ""
         if weight.data_type not in (TensorProto.FLOAT, TensorProto.FLOAT16):
@@ -218,6 +234,21 @@ class Rewriter:
                 return ""
             type_ = "int8"
         return type_
+
+    def level(self, node: NodeProto) -> int:
+        """By how many steps a node is more precise than by default."""
+        return max((self.levels.get(name, 0) for name in node.output), default=0)
+
+    def _default(self, node: NodeProto) -> str:
+        """The type of a node's weights that is not raised."""
+        return "int8"
+
+    def _raised(self, node: NodeProto, default: str) -> str:
+        """The type of a node's weights at its level."""
+        if default not in LADDER:
+            return default
+        steps = max(0, self.level(node) - self.first_level + 1)
+        return LADDER[min(LADDER.index(default) + steps, len(LADDER) - 1)]
 
     def _note(self, weight: Weight, text: str) -> None:
         self.notes.setdefault(weight.name, text)

@@ -192,14 +192,14 @@ def _compared(
         for feeds in samples:
             expected, actual = first(feeds), second(feeds)
             for name in first.names:
-                sums[name] += _sums(expected[name], actual[name])
+                sums[name] += sums_of(expected[name], actual[name])
     finally:
         first.close()
         second.close()
     return [_row(name, sums[name]) for name in first.names if sums[name].any()]
 
 
-def _sums(x: Any, y: Any) -> npt.NDArray[np.float64]:
+def sums_of(x: Any, y: Any) -> npt.NDArray[np.float64]:
     """Sums of x^2, y^2, x y and (x - y)^2, and how many y are not finite where x are.
 
     Zeros unless both are floats of one shape.
@@ -218,6 +218,14 @@ def _numbers(value: Any) -> npt.NDArray[np.float64] | None:
         return None
     wide = widen(value) if special_name(value.dtype) else value
     return wide.astype(np.float64).reshape(-1)
+
+
+def cosine_loss(sums: npt.NDArray[np.float64]) -> float:
+    """1 - cosine, from the sums of `sums_of`; 1 where numbers are not finite or only y is 0."""
+    xx, yy, xy, _, wrong = (float(one) for one in sums)
+    if wrong or (xx > 0) > (yy > 0):
+        return 1.0
+    return 1 - xy / (xx * yy) ** 0.5 if xx > 0 else 0.0
 
 
 def _row(name: str, sums: npt.NDArray[np.float64]) -> OutputRow:

@@ -15,6 +15,7 @@ from onnx import ValueInfoProto, helper
 from halfbyte.errors import FormatError, HalfbyteError, MemoryBudgetError
 from halfbyte.formats.npz import read_npy, read_npz
 from halfbyte.quantize.onnx.editor import Editor
+from halfbyte.quantize.onnx.made_up import MIN_SOUND, picture, sound
 from halfbyte.quantize.onnx.nodes import is_op
 from halfbyte.quantize.onnx.picture_samples import SUFFIXES, Normalization, read_picture
 from halfbyte.room import available_bytes
@@ -54,7 +55,10 @@ class Inputs:
     # ---- random ----------------------------------------------------------------------------
 
     def random(self, seed: int = SEED) -> Feeds:
-        """Normal numbers; indices within the table that they index; ones for other integers."""
+        """Made-up pictures and sounds (`made_up`), and normal numbers for other floats.
+
+        Integers are indices within the table that they index, or ones.
+        """
         rng = np.random.default_rng(seed)
         sizes: dict[str, int] = {}
         first = sorted(self.values, key=lambda value: "+" in "".join(map(str, self.shape(value))))
@@ -79,7 +83,7 @@ class Inputs:
             return rng.integers(0, limit, sides).astype(dtype) if limit else np.ones(sides, dtype)
         if dtype.kind == "b":
             return np.ones(sides, dtype)
-        return rng.standard_normal(sides, np.float32).astype(dtype)
+        return _floats(sides, rng).astype(dtype)
 
     def _table_rows(self, name: str) -> int:
         """Rows of the smallest table that a value indexes; 0 where it indexes none."""
@@ -191,6 +195,16 @@ class Inputs:
                 f"{list(array.shape)}"
             )
         return np.ascontiguousarray(array.astype(dtype, copy=False))
+
+
+def _floats(shape: list[int], rng: np.random.Generator) -> npt.NDArray[np.float32]:
+    """A picture or a sound for each row where the shape is of such, else normal numbers."""
+    if len(shape) == 4 and shape[1] in (1, 3) and min(shape) > 0:
+        return np.stack([picture(rng, *shape[1:]) for _ in range(shape[0])])
+    if len(shape) in (2, 3) and shape[-1] >= MIN_SOUND and math.prod(shape[:-1]) in (1, shape[0]):
+        rows = [sound(rng, shape[-1]) for _ in range(shape[0])]
+        return np.stack(rows).reshape(shape)
+    return rng.standard_normal(shape, np.float32)
 
 
 def _size(text: str, chosen: int, sizes: dict[str, int]) -> int:

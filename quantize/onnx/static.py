@@ -16,6 +16,7 @@ one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +73,8 @@ class Static(Rewriter):
         "uint8" or "int8".
     """
 
+    first_level = 2  # the first one keeps the layer's result in floats
+
     def __init__(
         self,
         editor: Editor,
@@ -80,8 +83,9 @@ class Static(Rewriter):
         calibration: Calibration,
         *,
         activations: str = "uint8",
+        levels: Mapping[str, int] | None = None,
     ) -> None:
-        super().__init__(editor, encoder, keep)
+        super().__init__(editor, encoder, keep, levels)
         self._calibration, self._activations = calibration, activations
 
     def _opset(self) -> int:
@@ -105,8 +109,11 @@ class Static(Rewriter):
     def _find_steps(self) -> None:
         scope = self.editor.main
         self._inside: set[str] = set()  # values between quantized nodes
+        self._floats = set(self.levels)  # values that are not rounded
         for node in scope.graph.node:
             if node.output[0] in self._absorbed or self.keep.type_of(node.name) == "F32":
+                continue
+            if self._is_float(node):
                 continue
             if self._is_product(scope, node):
                 product = find_product(self.editor, scope, node)
@@ -121,6 +128,14 @@ class Static(Rewriter):
             elif is_op(node, *MOVES) and node.input[0] in self._inside and self._moves_all(node):
                 self._moves.add(node.output[0])
                 self._inside.update(node.output)
+
+    def _is_float(self, node: NodeProto) -> bool:
+        """Whether a node's values stay in floats; those that a node moves stay so after it."""
+        if self._floats.isdisjoint((*node.output, *node.input)):
+            return False
+        if is_op(node, *MOVES):
+            self._floats.update(node.output)
+        return True
 
     def _moves_all(self, node: NodeProto) -> bool:
         """Whether all outputs of a node are moved values; MaxPool may return indices as well."""
@@ -195,7 +210,9 @@ class Static(Rewriter):
             return self._step(step)
         if node.output[0] in self._moves:
             return self._moved(node)
-        if is_op(node, *CHANNELS):
+        if self._is_product(scope, node):
+            self._dequantize_product(scope, node)
+        elif is_op(node, *CHANNELS):
             self._dequantize(scope, node)
         table = self._table(scope, node)
         return [node] if table is None else self._gather_quantized(node, table, per_channel=True)
@@ -281,14 +298,21 @@ class Static(Rewriter):
 
     def _give_weights(self, step: _Step, weight: Weight, copy: NodeProto) -> None:
         """Give the copy of a product quantized weights and bias."""
-        conv = is_op(step.node, "Conv")
-        by_rows = conv or (step.node.op_type == "Gemm" and bool(attribute(step.node, "transB", 0)))
+        by_rows = _is_by_rows(step.node)
         axis = 0 if by_rows != weight.transposed else 1
         result = self.encoder.channels(weight, axis, factor=self._factor(step.node))
         copy.input[1] = self._weight(result, weight, axis)
         bias = self._bias(step.node, weight.shape[0 if by_rows else 1])
         if bias is not None:
             copy.input[2] = self._stored_bias(step.node, bias, result)
+
+    def _dequantize_product(self, scope: Scope, node: NodeProto) -> None:
+        """Quantize the weights of a product whose activations stay in floats."""
+        weight = self.editor.weight(scope, node.input[1])
+        if weight is not None:
+            axis = 0 if _is_by_rows(node) != weight.transposed else 1
+            result = self.encoder.channels(weight, axis, factor=self._factor(node))
+            node.input[1] = self._weight(result, weight, axis)
 
     def _weight(self, result: Result, weight: Weight, axis: int) -> str:
         """The dequantized value of a weight, computed before all other nodes."""
@@ -332,6 +356,11 @@ class Static(Rewriter):
         value = self.editor.fresh(f"{name}_dequantized")
         self._first.append(helper.make_node("DequantizeLinear", [stored, factors], [value], axis=0))
         return value
+
+
+def _is_by_rows(node: NodeProto) -> bool:
+    """Whether channels of a product's result are rows of its weights."""
+    return node.op_type == "Conv" or bool(attribute(node, "transB", 0))
 
 
 def _values_of(node: NodeProto) -> list[str]:

@@ -12,7 +12,7 @@ Both together reduce MiniLM's error (1 - cosine) to a third of that of plain blo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -79,8 +79,9 @@ class WeightOnly(Rewriter):
         measure: Callable[[bool], dict[str, F32Array]],
         *,
         pure: bool = False,
+        levels: Mapping[str, int] | None = None,
     ) -> None:
-        super().__init__(editor, encoder, keep)
+        super().__init__(editor, encoder, keep, levels)
         self.type, self.measure, self.pure = type, measure, pure
         self._columns: dict[str, F32Array] = {}  # factors of a product's columns, by its output
         self._rotated: dict[tuple[int, str], str] = {}  # by scope and value
@@ -180,12 +181,19 @@ class WeightOnly(Rewriter):
     def _type(self, product: Product) -> str:
         """The type of a product's blocks; "" where it stays as it is."""
         node, weight = product.node, product.weight
-        is_head = node.output[0] in self._heads or weight.name in self._tables
-        default = "int8" if is_head and not self.pure else self.type
-        type_ = self._choose(node, weight, default, product.factor)
+        type_ = self._choose(node, weight, self._default(node), product.factor)
         if not type_ or not self._pays(weight, BITS[type_], product.n, product.k):
             return ""
         return type_
+
+    def _default(self, node: NodeProto) -> str:
+        if self.pure or self.type == "int8":
+            return self.type
+        product = find_product(self.editor, self.editor.main, node)
+        if product is None:
+            return "int8"
+        is_head = node.output[0] in self._heads or product.weight.name in self._tables
+        return "int8" if is_head else self.type
 
     def _pays(self, weight: Weight, bits: int, n: int, k: int) -> bool:
         """Whether blocks are smaller than the stored weights."""
@@ -247,7 +255,7 @@ class WeightOnly(Rewriter):
 
     def _gather(self, node: NodeProto, weight: Weight) -> list[NodeProto]:
         n, k = weight.shape
-        type_ = self._choose(node, weight, self.type if self.pure else "int8")
+        type_ = self._choose(node, weight, self._default(node))
         bits = BITS.get(type_, 8)
         if not type_ or k < blocks.BLOCK or k * bits % 8:
             if type_:

@@ -188,6 +188,31 @@ def test_random_inputs_are_within_tables(tmp_path: Path) -> None:
         assert (value != other[name]).any()
 
 
+def correlation(x: Array, y: Array) -> float:
+    return float(np.corrcoef(x.reshape(-1), y.reshape(-1))[0, 1])
+
+
+def test_made_up_pictures_and_sounds_change_slowly(tmp_path: Path) -> None:
+    """Unlike normal numbers, which other inputs get."""
+    kinds: dict[str, tuple[int, list[int | str]]] = {
+        "picture": (TensorProto.FLOAT, [2, 3, "h", "w"]),
+        "sound": (TensorProto.FLOAT, [1, 1, 4000]),
+        "numbers": (TensorProto.FLOAT, [4, 64, 30]),
+    }
+    nodes = [node("Identity", [name], [f"{name}2"]) for name in kinds]
+    outputs = {f"{name}2": kind for name, kind in kinds.items()}
+    path = write(tmp_path / "m.onnx", nodes, kinds, outputs, {})
+    feeds = Inputs(Editor(read_source(path))).random()
+    picture, sound, numbers = (feeds[name] for name in kinds)
+    assert (picture.shape, picture.dtype) == ((2, 3, 64, 64), np.float32)
+    assert correlation(picture[..., 1:], picture[..., :-1]) > 0.7
+    np.testing.assert_allclose(picture.std(axis=(1, 2, 3)), 1, atol=0.01)
+    assert correlation(sound[..., 1:], sound[..., :-1]) > 0.3
+    assert np.abs(sound).max() <= 1
+    assert 0.05 < sound.std() < 0.11
+    assert abs(correlation(numbers[..., 1:], numbers[..., :-1])) < 0.1
+
+
 def test_sizes_of_random_inputs_agree(tmp_path: Path) -> None:
     """The same name means the same size, and a sum of names the sum of sizes."""
     nodes = [node("Concat", ["a", "b"], ["c"], axis=1), node("MatMul", ["c", "w"], ["d"]),
