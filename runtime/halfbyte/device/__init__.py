@@ -20,7 +20,8 @@
   reach.
 - `thermal` is a network of lumped heat, integrated exactly by `propagators`;
   ``tools/fit_thermal.py`` compares it with recordings of a phone.
-- `simulate` steps through time: `workload` is what is asked for, `speed` how long that takes,
+- `simulate` steps through time, `emulate` along with real work; `stepping` is the device that both
+  advance: `workload` is what is asked for, `speed` how long that takes,
   `electricity` the power that it takes, `thermal` the resulting temperatures. `governors` and
   `pacing` decide once a second, from what software can observe; `operating_points` are the choices
   of threads and frequencies. `recording` keeps the series, `summary` and `plot` show them.

@@ -23,7 +23,8 @@ from halfbyte.device.profile import Profile, load_profile
 from halfbyte.device.quantity import Draws, Quantity
 from halfbyte.device.recording import Simulation
 from halfbyte.device.schema import Text, Where, number
-from halfbyte.device.simulate import AIR_C, Batteries, simulate
+from halfbyte.device.simulate import AIR_C, simulate
+from halfbyte.device.stepping import Batteries
 from halfbyte.device.summary import quantities
 from halfbyte.device.workload import CONTINUOUS
 

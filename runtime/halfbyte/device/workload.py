@@ -188,6 +188,7 @@ class Progress:
     """The position of each draw in a workload's turns."""
 
     def __init__(self, workload: Workload, draws: int) -> None:
+        self.name, self.prompts, self.per_s = workload.name, workload.prompts, workload.per_s
         self._amounts = np.array([(t.prompt, t.answer, t.pause_s) for t in workload.turns])
         self._least = np.array([(0.0, 1 / t.per_s, 0.0) for t in workload.turns])
         self._turn, self._part = np.zeros((2, draws), np.intp)
