@@ -56,7 +56,8 @@ class Engine:
     ) -> None:
         self._post = post
         self._unpack_rest = unpack_rest
-        self._model: LanguageModel | None = None
+        self.model: LanguageModel | None = None
+        self.device: Any = None  # a `Feeling`, while texts are felt as on another device
         self._chat: Chat | None = None
         self._stopped = False
         self._busy = False
@@ -136,7 +137,7 @@ class Engine:
         begin: Callable[[LanguageModel], Generation],
         render: Callable[[str], str] | None = None,
     ) -> None:
-        if self._model is None:
+        if self.model is None:
             self._say("error", text="No model is loaded yet.")
             return
         if self._busy:
@@ -144,7 +145,8 @@ class Engine:
             return
         self._busy, self._stopped = True, False
         try:
-            await self._tell(begin(self._model), render)
+            generation = begin(self.model)
+            await self._tell(self.device.felt(generation) if self.device else generation, render)
         except Exception as error:
             self._say("error", text=plain(error))
         finally:
@@ -159,11 +161,11 @@ class Engine:
     ) -> None:
         start, first, rendered = time.perf_counter(), 0.0, 0.0
         async for piece in generation:
-            first = first or time.perf_counter() - start
             if self._stopped:
                 break
             if not piece:
                 continue
+            first = first or time.perf_counter() - start
             more: dict[str, Any] = self._odds(generation) if generation.logprobs else {}
             if render and (now := time.perf_counter()) - rendered > RENDER_SECONDS:
                 more["html"], rendered = render(generation.text), now
@@ -186,8 +188,8 @@ class Engine:
 
     def _odds(self, generation: Generation) -> dict[str, Any]:
         """The probability of the last token, and the likeliest tokens with theirs."""
-        assert self._model is not None  # noqa: S101 - which generates
-        last, decode = generation.logprobs[-1], self._model.tokenizer.decode
+        assert self.model is not None  # noqa: S101 - which generates
+        last, decode = generation.logprobs[-1], self.model.tokenizer.decode
         others = [(decode([token]), math.exp(logprob)) for token, logprob in last.top]
         return {"probability": math.exp(last.logprob), "others": others}
 
@@ -201,7 +203,7 @@ class Engine:
                 warnings.simplefilter("always")
                 model = await self._open_any(load)
             self._close()
-            self._model = model
+            self.model = model
             self._describe(model, [str(note.message) for note in notes])
         except asyncio.CancelledError:
             self._say("cancelled")
@@ -228,19 +230,24 @@ class Engine:
         try:
             model: LanguageModel = await load(options)
         except (OutOfMemoryError, MemoryError):
-            if self._model is None:
+            if self.model is None:
                 raise
             self._close()
             model = await load(options)
-        if turns_into_vectors(model.file):
+        try:
+            if turns_into_vectors(model.file):
+                raise TaskError(f"{model.path}: turns texts into vectors: the search takes it")
+            if self.device:
+                self.device.admit(model)
+        except HalfbyteError:
             model.close()
-            raise TaskError(f"{model.path}: turns texts into vectors: the search takes it")
+            raise
         return model
 
     def _close(self) -> None:
-        if self._model is not None:
-            self._model.close()
-            self._model = self._chat = None
+        if self.model is not None:
+            self.model.close()
+            self.model = self._chat = None
 
     def _describe(self, model: LanguageModel, notes: list[str]) -> None:
         types: dict[str, int] = {}
@@ -268,6 +275,8 @@ class Engine:
 
         def progress(done: int, total: int | None) -> None:
             nonlocal last
+            if self.device:
+                self.device.allow(total)
             now = time.perf_counter()
             if now - last >= PROGRESS_SECONDS or done == total:
                 last = now

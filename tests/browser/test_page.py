@@ -77,12 +77,12 @@ def test_keyboard(user: User, golden: str) -> None:
     assert user.end() == golden
     seen = []
     user.page.focus("#prompt")
-    for _ in range(13):
+    for _ in range(14):
         user.page.keyboard.press("Tab")
         seen.append(user.page.evaluate("document.activeElement.id"))
     assert [name for name in seen if name] == [
         "run", "settings-summary", "temperature", "length", "seed", "probabilities", "as-python",
-        "as-html", "file", "url", "load",
+        "as-html", "feel", "file", "url", "load",
     ]  # fmt: skip
 
 

@@ -2,89 +2,56 @@
 import { chat } from "./chat.mjs";
 import { copying } from "./code.mjs";
 import { isolate, keepSite } from "./isolate.mjs";
-import { absolute, addressOf, isEncoder, isGraph, link, shelf, showModel, wanted } from "./models.mjs";
+import { life } from "./life.mjs";
+import { absolute, shelf, showModel, wanted } from "./models.mjs";
+import { opening } from "./opening.mjs";
 import { python } from "./python.mjs";
 import { $, megabytes, notices, share } from "./show.mjs";
-import { lacking, persist } from "./storage.mjs";
+import { lacking } from "./storage.mjs";
 import { storyView } from "./story.mjs";
-import { openTab, tablist, tabs } from "./tabs.mjs";
+import { openTab, tablist } from "./tabs.mjs";
 import { writer } from "./writer.mjs";
 
 const TEMPERATURE = 0.8;  // where neither the model's file nor the user says another
 
+const state = {
+  begun: false,  // whether this Python has started completely
+  loading: true,
+  asked: undefined,  // the message that is loading a model
+  given: undefined,  // the message that loaded the current model, if the user sent it
+  again: undefined,  // the message to repeat after Python was started again
+  restarted: false,  // until the model is back after a restart
+  address: "",  // of the model, if the user gave it
+  site: {},  // what site.json says
+  talks: false,  // whether the model has a chat template
+  chosen: false,  // whether the user has chosen a temperature
+};
+
 const { wait, problem } = notices("");
 const query = new URL(location.href).searchParams;
+let know;
+const settings = new Promise((resolve) => { know = resolve; });
+let device;  // a promise of the view of another device, once the user wants to feel one
 
-const { start, send } = python({ receive: (data) => onMessage[data.kind]?.(data), lost, silent });
-let begun = false;  // whether this Python has started completely
-let asked;  // the message that is loading a model
-let given;  // the message that loaded the current model, if the user sent it
-let again;  // the message to repeat after Python was started again
-let restarted = false;  // until the model is back after a restart
-let graphs;  // a promise of the views of ONNX models
-let open;  // opens a tab
-let loading = true;
-let site = {};  // what site.json says
-let talks = false;  // whether the model has a chat template
-let chosen = false;  // whether the user has chosen a temperature
-let address = "";  // of the model, if the user gave it
-
+const { start, send } = python({
+  receive: (data) => onMessage[data.kind]?.(data),
+  lost: (text) => alive.lost(text),
+  silent: (yes) => alive.silent(yes),
+});
 const story = storyView();
 const texts = writer({ send, problem, update });
 const views = { text: story, chat: chat({ write: texts.write, problem }) };
-
-// Shows a failure of the whole page, in all tabs; `offer` a button that starts Python again.
-function failure(text, offer = false) {
-  $("failure-text").textContent = text;
-  $("failure").hidden = !text;
-  $("again").hidden = !offer;
-}
-
-// Python's work is lost; its model is to be opened again.
-function abandon() {
-  texts.abandon();
-  [again, given, asked] = [given ?? again, undefined, undefined];
-  $("model-name").dataset.loaded = "no";
-}
-
-// Python has ended. If it had started completely, it is started again.
-function lost(text) {
-  abandon();
-  if (begun) {
-    restart();
-    failure(`${text} It has been restarted.`);
-  } else {
-    loading = false;
-    wait();
-    failure(`${text.replace(/\.$/, "")}. Start again, or reload the page.`, true);
-  }
-  update();
-}
-
-function silent(yes) {
-  failure(yes ? "Python does not respond. It may be busy, or the browser may have ended it." : "", yes);
-}
-
-function restart() {
-  [begun, loading, restarted] = [false, true, true];
-  failure("");
-  wait("Starting Python");
-  start();
-  graphs?.then((all) => {
-    all.lost();
-    if (openTab() !== "language") all.open(openTab());
-  });
-  update();
-}
+const models = opening({ state, settings, send, problem, load, request, busy: texts.busy });
+const alive = life({ state, wait, start, abandon: texts.abandon, restarted: models.restarted, update });
 
 function update() {
-  const ready = !loading && $("model-name").dataset.loaded === "yes";
+  const ready = !state.loading && $("model-name").dataset.loaded === "yes";
   $("run").disabled = !ready;
-  $("send").disabled = !ready || !talks;
-  $("cancel").hidden = asked?.kind !== "load";
+  $("send").disabled = !ready || !state.talks;
+  $("cancel").hidden = state.asked?.kind !== "load";
   $("anew").disabled = texts.running();
   $("stop").disabled = $("chat-stop").disabled = !texts.running();
-  $("load").disabled = $("file").disabled = texts.busy() || loading;
+  $("load").disabled = $("file").disabled = texts.busy() || state.loading;
   $("story").setAttribute("aria-busy", String(texts.running()));
 }
 
@@ -101,7 +68,7 @@ function showTemperature(value) {
 
 // The chat needs a model with a template: the site may have one.
 function choose(name) {
-  if (name === "chat" && !talks && !loading) request({ kind: "load", url: absolute(site.chat_model), keep: false });
+  if (name === "chat" && !state.talks && !state.loading) request({ kind: "load", url: absolute(state.site.chat_model), keep: false });
   show(name);
 }
 
@@ -113,71 +80,75 @@ function tell() {
   update();
 }
 
+// Python waits for no model any more.
+function settled() {
+  Object.assign(state, { loading: false, asked: undefined });
+  wait();
+}
+
 const onMessage = {
-  settings: ({ settings }) => {
-    $("version").textContent = settings.version;
-    site = settings;
-    know(settings);
+  settings: ({ settings: known }) => {
+    $("version").textContent = known.version;
+    state.site = known;
+    know(known);
   },
   step: ({ text }) => wait(text),
   fetched: ({ done, total }) => wait(done < total ? share("Loading Python", done, total) : "Starting Python", done, total),
   progress: ({ done, total }) => wait(
     total ? share("Loading the model", done, total) : `Loading the model: ${megabytes(done)}`, done, total),
   model: (model) => {
-    loading = false;
-    [given, asked] = [asked, undefined];
-    address = given?.url ?? "";
-    wait();
+    state.given = state.asked;
+    state.address = state.given?.url ?? "";
+    settled();
     problem("");
     showModel(model);
-    talks = model.chat;
-    if (!chosen) showTemperature(model.temperature ?? TEMPERATURE);
-    $("views").hidden = !(talks || site.chat_model);
-    show(talks ? "chat" : "text");
-    if (!restarted) for (const view of Object.values(views)) view.loaded();
-    if (begun) restarted = false;
+    state.talks = model.chat;
+    if (!state.chosen) showTemperature(model.temperature ?? TEMPERATURE);
+    $("views").hidden = !(state.talks || state.site.chat_model);
+    show(state.talks ? "chat" : "text");
+    if (!state.restarted) for (const view of Object.values(views)) view.loaded();
+    if (state.begun) state.restarted = false;
     update();
-    if (given?.keep) send({ kind: "shelf" });
-    if (begun) tell();
+    device?.then((view) => view.loaded());
+    if (state.given?.keep) send({ kind: "shelf" });
+    if (state.begun) tell();
   },
   vectors: ({ text }) => {
-    const { url, files, keep, handed } = asked ?? { url: absolute(site.model), keep: false };
-    loading = false;
-    asked = undefined;
-    wait();
+    const { url, files, keep, handed } = state.asked ?? { url: absolute(state.site.model), keep: false };
+    settled();
     update();
     if (handed) problem(text);
-    else toSearch({ url, files, keep }, true);
+    else models.toSearch({ url, files, keep }, true);
   },
   timing: ({ parts, restored }) => {
+    const { again } = state;
     document.documentElement.dataset.restored = String(restored);
     $("timing").textContent = "Ready after " + Object.entries(parts)
       .map(([name, ms]) => `${name} ${(ms / 1000).toFixed(2)} s`).join(", ");
-    begun = true;
+    state.begun = true;
     if (again) load(again);
-    else restarted = false;
+    else state.restarted = false;
     send({ kind: "shelf" });
-    if (!again && wanted()) visit(wanted(), false);
+    if (!again && wanted()) models.visit(wanted(), false);
     else if (!again) tell();
-    again = undefined;
+    state.again = undefined;
     if (!query.has("fresh")) keepSite(() => { document.documentElement.dataset.kept = "yes"; });
   },
   kept: ({ text }) => { document.documentElement.dataset.start = text; },
-  shelf: shelf({ open: visit, remove: (url) => send({ kind: "forget", url }) }),
+  shelf: shelf({ open: models.visit, remove: (url) => send({ kind: "forget", url }) }),
   cancelled: () => {
-    loading = false;
-    asked = undefined;
-    wait();
+    settled();
     update();
   },
   piece: texts.piece,
   done: texts.done,
-  graphs: async (message) => (await graphs)?.receive(message),
+  graphs: models.receive,
+  devices: async (message) => (await device)?.devices(message),
+  device: async (message) => (await device)?.show(message),
   error: ({ text }) => {
-    loading = false;
+    state.loading = false;
     if (texts.failed()) return;
-    asked = undefined;
-    wait();
+    settled();
     problem(text);
     update();
   },
@@ -185,8 +156,8 @@ const onMessage = {
 
 function load(message) {
   problem("");
-  loading = true;
-  asked = message;
+  state.loading = true;
+  state.asked = message;
   wait("Loading the model");
   update();
   send(message);
@@ -194,92 +165,26 @@ function load(message) {
 
 // Loads a model that the user asked for.
 function request(message) {
-  failure("");
+  alive.failure("");
   wait("Loading the model");
   texts.instead(() => load(message));
 }
 
-// Loads a model by its address, which the page's address then has too: one in ONNX, or from the
-// tab for those, in that tab, and an encoder in that for search.
-async function visit(text, touches = true, tab = "") {
+// Another device is felt from here on.
+async function feel() {
+  $("feel").disabled = true;
   try {
-    const url = await addressOf(text, tab === "onnx" ? "onnx" : "gguf");
-    persist();
-    if (tab === "onnx" || isGraph(url)) {
-      if (isGraph(url)) link(url, "#onnx");
-      open("onnx");
-      (await graphs).fetch("onnx", url);
-      return;
-    }
-    if (tab === "search" || isEncoder(url)) {
-      await toSearch({ url, keep: true });
-      return;
-    }
-    link(url, location.hash);
-    const message = { kind: "load", url, keep: true };
-    if (touches) request(message);
-    else load(message);
+    device = import("./device.mjs").then(({ deviceView }) => deviceView({ send }));
+    await device;
   } catch (error) {
-    if (openTab() === "language") problem(error.message);
-    else (await graphs).problem(openTab(), error.message);
-  }
-}
-
-// Back and Forward: the model that the page had there.
-async function back() {
-  const url = wanted();
-  if ((url ?? "") === address || loading) return;
-  if (url && (isGraph(url) || isEncoder(url))) {
-    (await graphs)?.fetch(isGraph(url) ? "onnx" : "search", url);
-    return;
-  }
-  if (url) request({ kind: "load", url: await addressOf(url), keep: true });
-  else request({ kind: "load", url: absolute(site.model), keep: false });
-}
-
-// Gives an encoder, by its address or its files, to the search, which then does not fetch the site's.
-// What was `handed` over from here does not come back.
-async function toSearch({ url, files, keep }, handed = false) {
-  const all = await graphViews();
-  if (url) all.fetch("search", url, keep, handed);
-  else all.drop("search", files, document.body, handed);
-  if (keep) link(url, "#search");
-  open("search");
-}
-
-// Gives a language model that was meant for the search to the tab that writes.
-function toLanguage({ url, files }) {
-  open("language");
-  if (url) link(url, "");
-  request({ ...(url ? { kind: "load", url, keep: true } : { kind: "file", files }), handed: true });
-}
-
-// Files go to the open tab; an ONNX file that is dropped on the first tab opens the ONNX tab.
-async function dropped(files, place) {
-  if (!files.length) return;
-  if (openTab() === "language" && files.some((file) => /\.onnx$/i.test(file.name))) open("onnx");
-  if (openTab() === "onnx" && files.some((file) => /\.gguf$/i.test(file.name))) open("language");
-  if (openTab() !== "language") (await graphs)?.drop(openTab(), files, place);
-  else if (!texts.busy() && !loading) request({ kind: "file", files });
-}
-
-function graphViews() {
-  graphs ??= Promise.all([import("./graphs.mjs"), settings])
-    .then(([module, known]) => module.graphs(send, known, (text, tab) => visit(text, true, tab), toLanguage));
-  return graphs;
-}
-
-async function opened(name) {
-  if (name === "language") return;
-  try {
-    (await graphViews()).open(name);
-  } catch (error) {
-    graphs = undefined;
-    notices(`${name}-`).problem(`This tab could not be loaded. Reload the page to try again. (${error.message})`);
+    device = undefined;
+    $("feel").disabled = false;
+    problem(`This part of the page could not be loaded. (${error.message})`);
   }
 }
 
 function listen() {
+  models.listen();
   $("run-form").addEventListener("submit", (event) => {
     event.preventDefault();
     if ($("run").disabled) return;
@@ -293,51 +198,26 @@ function listen() {
   $("prompt").addEventListener("input", texts.touch);
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Escape") return;
-    if (openTab() !== "language") graphs?.then((all) => all.stop(openTab()));
+    if (openTab() !== "language") models.stop(openTab());
     else texts.stop();
   });
   $("temperature").addEventListener("input", () => {
-    chosen = true;
+    state.chosen = true;
     showTemperature($("temperature").value);
   });
-  $("url-form").addEventListener("submit", (event) => {
-    event.preventDefault();
-    if ($("load").disabled) return;
-    visit($("url").value);
-  });
-  $("file").addEventListener("change", () => {
-    const files = [...$("file").files];
-    if (files.length) request({ kind: "file", files });
-    $("file").value = "";
-  });
-  $("again").addEventListener("click", () => {
-    abandon();
-    restart();
-  });
+  $("feel").addEventListener("click", feel);
   copying(() => ({
-    name: $("model-name").textContent, url: address || absolute(site.model),
+    name: $("model-name").textContent, url: state.address || absolute(state.site.model),
     prompt: $("prompt").value, length: Number($("length").value) || 200, temperature: Number($("temperature").value),
   }));
   $("cancel").addEventListener("click", () => send({ kind: "cancel" }));
-  window.addEventListener("popstate", back);
-  document.addEventListener("submit", () => failure(""));
-  for (const name of ["dragover", "dragleave", "drop"]) {
-    document.addEventListener(name, (event) => {
-      event.preventDefault();
-      for (const place of document.querySelectorAll(".drop")) place.classList.toggle("over", name === "dragover");
-      if (name === "drop") dropped([...event.dataTransfer.files], event.target);
-    });
-  }
 }
 
-let know;
-const settings = new Promise((resolve) => { know = resolve; });
 const wide = matchMedia("(min-width: 52.01rem)");
 const selectView = tablist(["text", "chat"], choose);
 $("unstarted").hidden = true;
-self.addEventListener("error", ({ message }) => failure(`The page has failed (${message}). Reload it.`));
-self.addEventListener("unhandledrejection", ({ reason }) => failure(`The page has failed (${reason?.message ?? reason}). Reload it.`));
-open = tabs(opened);
+self.addEventListener("error", ({ message }) => alive.failure(`The page has failed (${message}). Reload it.`));
+self.addEventListener("unhandledrejection", ({ reason }) => alive.failure(`The page has failed (${reason?.message ?? reason}). Reload it.`));
 await isolate();
 listen();
 start();

@@ -13,6 +13,7 @@ const parts = {};
 let last = performance.now();
 let engine;
 let rest;  // a promise of the part of halfbyte that the page starts without
+let feeling;  // a promise of what lets texts be felt as on another device
 let handler;  // a promise of the function that answers requests for ONNX models
 let templates;  // a promise of Jinja and its limits, once a model has a chat template
 
@@ -117,6 +118,20 @@ async function graphs({ view, request, files }) {
   }
 }
 
+// See feel.py; it is loaded at the first request.
+function feel() {
+  feeling ??= (async () => {
+    const { pyodide, wheel } = await started;
+    await unpackRest(pyodide, wheel);
+    const { Feeling } = pyodide.pyimport("halfbyte.web.feel");
+    return Feeling(engine, (json) => self.postMessage(JSON.parse(json)));
+  })();
+  return feeling.catch((error) => {
+    feeling = undefined;
+    throw error;
+  });
+}
+
 function keep(pyodide, key) {
   const start = pyodide.pyimport("halfbyte.web.start");
   const modules = start.standard_modules().toJs();
@@ -141,6 +156,9 @@ const handlers = {
     await templates;
     await engine.chat(JSON.stringify(messages), length, temperature, seed ?? undefined);
   },
+  devices: async () => (await feel()).devices(),
+  feel: async ({ device }) => (await feel()).choose(device),
+  skip: async ({ minutes }) => (await feel()).skip(minutes),
   graphs,
   stop: () => engine.stop(),
 };

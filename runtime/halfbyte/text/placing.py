@@ -6,7 +6,7 @@ On one thread that is Pyodide's heap, on several the memory that they share, bey
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -116,7 +116,7 @@ class TabPlace(Place):
                 return room, allocate(room(needs))
             except (UnsupportedError, MemoryError) as error:
                 reasons.append(str(error).removeprefix("no threads: "))
-        raise MemoryBudgetError(f"{_listed(needs)}: {'; '.join(dict.fromkeys(reasons))}")
+        raise MemoryBudgetError(f"{listed(needs)}: {'; '.join(dict.fromkeys(reasons))}")
 
     def _rooms(self) -> Iterator[_Room]:
         """Check each memory for room; those with threads come first, if several are wanted."""
@@ -148,13 +148,14 @@ def _apart(open_library: Callable[[], Library], bits: int, needs: dict[str, int]
         raise UnsupportedError(f"memory of {bits} bits has at most {_mb(memory.bytes.limit)} here")
     if total > memory.room:
         raise OutOfMemoryError(
-            f"{_listed(needs)} beside what is in memory now: {_mb(memory.room)} are left of "
+            f"{listed(needs)} beside what is in memory now: {_mb(memory.room)} are left of "
             f"{_mb(memory.bytes.limit)}"
         )
     return library
 
 
-def _listed(needs: dict[str, int]) -> str:
+def listed(needs: Mapping[str, int]) -> str:
+    """Bytes by kind that do not fit, for a message."""
     kinds = ", ".join(f"{kind} {_mb(n)}" for kind, n in needs.items() if n >= 5e5)
     return f"{_mb(sum(needs.values()))} do not fit ({kinds})"
 
