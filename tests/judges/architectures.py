@@ -19,6 +19,7 @@ import transformers
 from tests.text.architectures import models
 
 import halfbyte
+from halfbyte.formats.huggingface.wrappers import WRAPPERS
 
 BOUND = 1e-4  # of the largest logit
 
@@ -28,7 +29,9 @@ def built(name: str) -> torch.nn.Module:
     values = models.config(name)
     config = transformers.AutoConfig.for_model(**values)
     config._attn_implementation = "eager"
-    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    of_images = values["model_type"] in WRAPPERS
+    auto = getattr(transformers, f"AutoModelFor{'ImageTextToText' if of_images else 'CausalLM'}")
+    model = auto.from_config(config, dtype=torch.float32).eval()
     shapes = shapes_of(model)
     own = {n: torch.from_numpy(models.values(f"{name}/{n}", tuple(s))) for n, s in shapes.items()}
     if config.tie_word_embeddings:

@@ -25,11 +25,11 @@ GELU_BOUND = 1e-2  # llama.cpp looks GELU up in a table of F16
 LENGTHS = {"mistral": 7, "ministral": 7, "qwen2-window": 9, "phi3": 11, "starcoder2": 11}
 # It always scales products of Gemma 3's queries and keys by 1 / sqrt(head_dim), knows one number of
 # Gemma 3n's streams, inputs and sparse layers, has windows of EXAONE 4 only in 64 layers, rounds
-# the range of gpt-oss's frequencies, has one epsilon of Falcon Mamba's, and does not know the last
-# six architectures.
+# the range of gpt-oss's frequencies, has one epsilon of Falcon Mamba's, takes 0 for Qwen 2 VL's,
+# and does not know the last six architectures.
 OTHERS = {
-    "gemma3-scale", "gemma3n-shared", "exaone4", "gpt_oss", "falcon_mamba", "gptj", "codegen",
-    "gpt_neo", "opt", "nanochat", "bitnet",
+    "gemma3-scale", "gemma3n-shared", "exaone4", "gpt_oss", "falcon_mamba", "qwen2_vl", "gptj",
+    "codegen", "gpt_neo", "opt", "nanochat", "bitnet",
 }  # fmt: skip
 QUANTIZED = [
     "qwen2", "qwen3", "gemma3", "phi3-long", "gpt2", "gemma2", "bloom", "falcon-groups", "mixtral",

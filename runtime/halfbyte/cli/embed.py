@@ -106,7 +106,8 @@ def _embed(options: argparse.Namespace) -> int:
         finally:
             progress.clear()
         if model.cut:
-            print(f"{model.cut} texts were cut to {model.context} tokens", file=sys.stderr)
+            cut = "1 text was" if model.cut == 1 else f"{model.cut} texts were"
+            print(f"{cut} cut to {model.context} tokens", file=sys.stderr)
         if options.query is not None:
             for index in np.argsort(-scores, kind="stable")[: options.best].tolist():
                 print(f"{scores[index]:8.4f}  {harmless(texts[index])}")

@@ -75,6 +75,7 @@ _GPT_OSS = {
     "sliding_window": 9,
     "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
 }
+_IMAGES = {"depth": 1, "hidden_size": 32, "num_heads": 2, "spatial_merge_size": 1}
 _GPT = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": CONTEXT}
 # Whose config.json has names of its own
 OLD = {
@@ -414,6 +415,41 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "qwen3_5": {"model_type": "qwen3_5_text", **_DELTA, **_SECTIONS},
     "qwen3_5_moe": {"model_type": "qwen3_5_moe_text", **_DELTA, **_SHARED, **_SECTIONS},
     "gpt_oss": {**_GPT_OSS, "rope_parameters": {**_YARN, "truncate": False}},
+    "exaone": {
+        "model_type": "exaone",
+        "tie_word_embeddings": True,
+        "rope_parameters": {**_LLAMA3, "rope_theta": 10000.0},
+    },
+    "internlm3": {"model_type": "internlm3", "head_dim": 16, "qkv_bias": True, "bias": True},
+    "qwen2_vl": {
+        "model_type": "qwen2_vl",
+        "num_hidden_layers": 2,
+        "rope_scaling": {"type": "mrope", "mrope_section": [1, 1, 2]},
+        "vision_config": {**_IMAGES, "embed_dim": 32, "mlp_ratio": 1},
+    },
+    "qwen3_vl": {
+        "model_type": "qwen3_vl",
+        "text_config": {
+            **SIZES,
+            "model_type": "qwen3_vl_text",
+            "num_hidden_layers": 2,
+            "head_dim": 12,
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": 10000.0,
+                "mrope_section": [2, 2, 2],
+                "mrope_interleaved": True,
+            },
+        },
+        "vision_config": {
+            **_IMAGES,
+            "out_hidden_size": 32,
+            "intermediate_size": 32,
+            "deepstack_visual_indexes": [0],
+            "num_position_embeddings": 4,
+        },
+        "tie_word_embeddings": True,
+    },
     "gpt_oss-plain": {
         **_GPT_OSS,
         "num_hidden_layers": 2,

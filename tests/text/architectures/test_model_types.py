@@ -10,6 +10,7 @@ from tests.text.architectures import models
 
 from halfbyte.errors import HalfbyteError, UnsupportedError
 from halfbyte.formats.huggingface.names import naming
+from halfbyte.formats.huggingface.wrappers import WRAPPERS
 from halfbyte.text import architectures
 
 OPEN = [
@@ -27,16 +28,19 @@ OPEN = [
 MORE = [
     "bitnet",
     "ernie4_5_moe",
+    "exaone",
     "falcon_mamba",
     "gemma3n_text",
     "gemma4_text",
-    "gemma4_unified",
     "gemma4_unified_text",
     "granitemoeshared",
-    "qwen3_5_moe",
+    "internlm3",
+    "qwen2_5_vl_text",
+    "qwen2_vl_text",
     "qwen3_5_moe_text",
     "qwen3_5_text",
-]  # beyond the sixty
+    "qwen3_vl_text",
+]  # beyond the sixty; fmt: skip
 ENCODERS = [
     "bert", "camembert", "data2vec-text", "distilbert", "electra", "ernie", "eurobert", "gte",
     "jina_embeddings_v3", "modernbert", "mpnet", "nomic_bert", "roberta", "xlm-roberta",
@@ -51,38 +55,78 @@ CLOSED = {
 }
 
 INNER = {  # folders with a vision model, or one of sound
-    "mistral3": "ministral3",
     "gemma3": "gemma3",
     "gemma3n": "gemma3n",
     "gemma4": "gemma4",
     "gemma4_unified": "gemma4-unified",
+    "idefics3": "llama",
+    "internvl": "qwen3",
+    "lfm2_vl": "lfm2",
+    "llava": "llama-tied-biases",
+    "llava_next": "mistral",
+    "llava_onevision": "qwen2",
+    "mistral3": "ministral3",
+    "qwen2_5_vl": "qwen2_vl",
+    "qwen2_vl": "qwen2_vl",
     "qwen3_5": "qwen3_5",
     "qwen3_5_moe": "qwen3_5_moe",
+    "qwen3_vl": "qwen3",
+    "smolvlm": "llama",
 }
 
 
 def test_sixty_types() -> None:
     assert len(OPEN) + len(CLOSED) == 60
-    assert {*OPEN, *MORE, *ENCODERS, *VARIANTS} == set(architectures.model_types())
+    known = {*architectures.model_types(), *WRAPPERS}
+    assert known == {*OPEN, *MORE, *ENCODERS, *VARIANTS, *INNER}
+    assert set(WRAPPERS) == set(INNER)
 
 
 @pytest.mark.parametrize("name", OPEN + MORE)
 def test_opens(name: str) -> None:
     """Each has a tiny model, which other tests compare with `transformers`."""
     tested = {config["model_type"] for config in models.CONFIGS.values()}
-    assert name in tested or name in INNER
+    assert name in tested or name in INNER or name.removesuffix("_text") in INNER
 
 
 @pytest.mark.parametrize("name", INNER)
 def test_text_model_of_a_larger_one(name: str) -> None:
     inner = models.config(INNER[name])
+    if inner["model_type"] in INNER:
+        inner = inner | {"model_type": f"{name}_text"}
     types = architectures.model_types()
     whole = {"model_type": name, "text_config": inner, "vision_config": {}}
     names = naming(whole, types)
     assert str(names.metadata) == str(naming(inner, types).metadata)
-    assert names.rename("language_model.model.norm.weight") == names.rename("model.norm.weight")
+    plain = names.rename("model.embed_tokens.weight")
+    for prefix in ("language_model.model.", "model.language_model.", "model.text_model."):
+        assert names.rename(f"{prefix}embed_tokens.weight") == plain
     assert names.rename("vision_tower.layers.0.weight") is None
+    assert names.rename("model.vision_model.post_layernorm.weight") is None
+    assert names.rename("model.connector.modality_projection.proj.weight") is None
     assert names.rename("model.embed_audio.embedding.weight") is None
+
+
+def test_tied_as_the_whole_says() -> None:
+    inner, types = models.config("llama"), architectures.model_types()
+    whole = {"model_type": "llava", "text_config": inner}
+    assert not naming(whole, types).tied
+    assert naming(whole | {"tie_word_embeddings": True}, types).tied
+
+
+def test_defaults_of_a_text_model() -> None:
+    """What the config.json of Gemma 3 with 4 billion weights says is not more."""
+    own = {"model_type": "gemma3_text", "hidden_size": 2560, "num_hidden_layers": 34}
+    metadata = naming({"model_type": "gemma3", "text_config": own}, architectures.model_types())
+    sizes = ("embedding_length", "attention.head_count", "attention.head_count_kv")
+    assert [metadata.metadata[f"gemma3.{size}"] for size in sizes] == [2560, 8, 4]
+
+
+def test_text_beside_the_model_of_images() -> None:
+    """Qwen 2 VL's folders have no `text_config`."""
+    flat, types = models.config("qwen2_vl"), architectures.model_types()
+    whole = {"model_type": "qwen2_vl", "text_config": flat | {"model_type": "qwen2_vl_text"}}
+    assert str(naming(flat, types).metadata) == str(naming(whole, types).metadata)
 
 
 @pytest.mark.parametrize("name", CLOSED)
@@ -170,5 +214,6 @@ def test_the_page_lists_all() -> None:
     listed = {row[0].strip(" `*"): set(re.findall(r"`([\w-]+)`", row[1])) for row in rows}
     modules = {architectures.module_name(name) for name in listed}
     assert modules == set(architectures.names())
+    assert [name for name in WRAPPERS if f"`{name}`" not in page.read_text("utf-8")] == []
     for name, types in listed.items():
         assert set(architectures.get(name).MODEL_TYPES) == types

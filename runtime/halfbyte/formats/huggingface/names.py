@@ -20,6 +20,7 @@ import numpy.typing as npt
 from halfbyte.errors import FormatError, UnsupportedError, nearest
 from halfbyte.formats.huggingface import rope_scaling
 from halfbyte.formats.huggingface.config import Keys
+from halfbyte.formats.huggingface.wrappers import WRAPPERS, text_model
 from halfbyte.formats.model_file import MetadataValue
 from halfbyte.formats.transforms import (
     PLUS_ONE,
@@ -104,7 +105,7 @@ class Naming:
 # "model." and "transformer." are missing if the model was saved without its head; a text model
 # inside another has "language_model." before or after "model.". Mamba's models have "backbone.".
 _OPTIONAL = re.compile(
-    r"^(model\.)?backbone\.|^((model|transformer|language_model|gpt_neox|decoder|bert|roberta|distilbert|mpnet|electra"
+    r"^(model\.)?backbone\.|^((model|transformer|language_model|text_model|gpt_neox|decoder|bert|roberta|distilbert|mpnet|electra"
     r"|ernie|data2vec_text|nomic_bert|gte|encoder|embeddings)\.(?!weight$)){1,2}"
 )
 _LAYER = re.compile(
@@ -126,7 +127,8 @@ _DROPPED = re.compile(
     r"rotary_emb\.inv_freq$|^(position|token_type)_ids$|^h\.\d{1,4}\.attn\.(masked_)?bias$"
 )
 _SENSES = re.compile(
-    r"^(vision_tower|audio_tower|embed_vision|embed_audio|multi_modal_projector|visual)\."
+    r"^(vision_tower|vision_model|audio_tower|embed_vision|embed_audio|multi_modal_projector"
+    r"|connector|visual)\.|^image_newline$"
 )
 
 
@@ -385,11 +387,12 @@ def naming(
         raise UnsupportedError(
             f"{where}: key 'quantization_config': expected weights that are not quantized"
         )
+    keys = text_model(keys)
     kind = keys.text("model_type")
     if kind not in translators:
         raise UnsupportedError(
             f"{where}: model_type {kind[:80]!r}: expected one of "
-            f"{nearest(kind, sorted(translators))}"
+            f"{nearest(kind, sorted({*translators, *WRAPPERS}))}"
         )
     translator = translators[kind]
     if hasattr(translator, "variant"):

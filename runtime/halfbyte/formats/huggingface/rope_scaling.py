@@ -13,6 +13,9 @@ from halfbyte.formats.huggingface.config import Keys
 
 Factors = npt.NDArray[np.float32]
 
+# "dynamic" begins at the longest context, and "mrope" has other positions for images
+_UNSCALED = ("default", "dynamic", "mrope")
+
 
 def translate(
     rope: Keys, base: float, context: int, rotated: int
@@ -44,7 +47,7 @@ def translate(
         metadata |= _yarn(rope, context)
     elif scaling == "llama3":
         return metadata, _llama3_factors(rope, base, rotated)
-    elif scaling not in ("default", "dynamic"):  # dynamic: from the maximal context on
+    elif scaling not in _UNSCALED:
         raise UnsupportedError(
             f"{rope.where}: scaling of rotary positions {scaling[:80]!r}: expected 'default', "
             "'dynamic', 'linear', 'llama3' or 'yarn'"

@@ -28,15 +28,14 @@ if TYPE_CHECKING:
 
 TABLES: frozenset[str] = frozenset()
 EQUALIZED = CHANNELS
-MODEL_TYPES = ("gemma3", "gemma3_text")
+MODEL_TYPES = ("gemma3_text",)
 PERIOD = 6  # layers, the last without a window, if a file does not say
 _LAYERS_27B = 62  # only this size scales by dim / heads, which llama.cpp's files do not say
 
 
 def variant(keys: ConfigKeys) -> str:
     """EmbeddingGemma, if keys after the query are seen."""
-    inner = keys.inner("text_config") if "text_config" in keys.values else keys
-    return "gemma_embedding" if inner.get("use_bidirectional_attention") is True else ""
+    return "gemma_embedding" if keys.get("use_bidirectional_attention") is True else ""
 
 
 def translate(config: Translation) -> None:
@@ -46,8 +45,6 @@ def translate(config: Translation) -> None:
 
 def translate_as(config: Translation, architecture: str) -> None:
     """The same, for an architecture with these layers."""
-    if config.kind == "gemma3":  # with a vision model
-        config.keys = config.keys.inner("text_config")
     keys, values = config.keys, config.metadata
     keys.expect("hidden_activation", "gelu_pytorch_tanh", None)
     keys.expect("attn_logit_softcapping", None)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 TABLES: frozenset[str] = frozenset()
 # Laurel adds what it reads to its result, so that the norm before attention stays as it is
 EQUALIZED = {key: CHANNELS[key] for key in ("ffn_norm", "output_norm", "ffn_up")}
-MODEL_TYPES = ("gemma3n", "gemma3n_text")
+MODEL_TYPES = ("gemma3n_text",)
 PERIOD = 5  # layers, the last without a window, if a file does not say
 _SPARSE = 10  # layers at the beginning, of more than as many, if config.json does not say
 _MAX_STREAMS = 16
@@ -52,8 +52,6 @@ _STACKS = {"altup_projections": "altup_proj", "altup_unembed_projections": "altu
 
 def translate(config: Translation) -> None:
     """Translate a config.json into GGUF's terms."""
-    if config.kind == "gemma3n":  # with models of images and sound
-        config.keys = config.keys.inner("text_config")
     keys = config.keys = config.keys.otherwise(final_logit_softcapping=30.0)
     keys.expect("altup_correct_scale", True)
     layers = keys.integer("num_hidden_layers", maximum=1 << 10)

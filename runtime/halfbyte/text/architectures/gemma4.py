@@ -33,7 +33,7 @@ EQUALIZED = {
     "ffn_norm": ("ffn_gate", "ffn_up"),
     "pre_ffw_norm_2": ("ffn_gate_exps", "ffn_up_exps", "ffn_gate_up_exps"),
 }
-MODEL_TYPES = ("gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text")
+MODEL_TYPES = ("gemma4_text", "gemma4_unified_text")
 PERIOD = 6  # layers, the last without a window, if a folder does not say
 _MAX_HEAD = 1 << 12
 _STILL = 1e30  # divides the frequencies of pairs that do not rotate
@@ -52,9 +52,7 @@ _NAMES = {
 
 def translate(config: Translation) -> None:
     """Translate a config.json into GGUF's terms."""
-    if not config.kind.endswith("_text"):  # with models of images and sound
-        config.keys = config.keys.inner("text_config")
-    if config.kind.startswith("gemma4_unified"):
+    if config.kind == "gemma4_unified_text":
         own = {"hidden_size_per_layer_input": 0, "enable_moe_block": False}
         config.keys = config.keys.otherwise(sliding_window=1024).replaced(**own)
     keys = config.keys

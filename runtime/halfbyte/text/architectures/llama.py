@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 TABLES = _block.TABLES
 EQUALIZED = CHANNELS
-MODEL_TYPES = ("llama", "helium", "mixtral")
+MODEL_TYPES = ("llama", "helium", "internlm3", "mixtral")
 BLOCK = Block(interleaved=True)
 build = partial(_block.build, BLOCK)
 NAMES = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from halfbyte.formats.model_file import ModelFile
-from halfbyte.text.architectures import llama, mistral3
+from halfbyte.text.architectures import llama
 from halfbyte.text.architectures._block import Config
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 TABLES = llama.TABLES
 EQUALIZED = llama.EQUALIZED
-MODEL_TYPES = ("mistral", "ministral", "mistral3")
+MODEL_TYPES = ("mistral", "ministral")
 build = llama.build
 
 
@@ -28,10 +28,5 @@ def read_config(file: ModelFile) -> Config:
 
 def translate(config: Translation) -> None:
     """Translate a config.json into GGUF's terms."""
-    if config.kind == "mistral3":  # with a vision model
-        config.keys = config.keys.inner("text_config")
-    if config.keys.get("model_type") == "ministral3":
-        mistral3.translate(config)
-    else:
-        llama.translate(config)
-        config.windows(config.local_layers(lambda layer: True))
+    llama.translate(config)
+    config.windows(config.local_layers(lambda layer: True))

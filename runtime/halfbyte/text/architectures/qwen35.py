@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 TABLES = qwen3next.TABLES
 EQUALIZED = qwen3next.EQUALIZED
-MODEL_TYPES = ("qwen3_5", "qwen3_5_text")
+MODEL_TYPES = ("qwen3_5_text",)
 build = qwen3next.build
 
 
@@ -29,12 +29,14 @@ def translate(config: Translation) -> None:
 
 
 def translate_text(config: Translation, architecture: str) -> None:
-    """Set the sizes and names of layers of a text model, which may be inside of another."""
-    if "text_config" in config.keys.values:
-        tied = config.keys.boolean("tie_word_embeddings", False)
-        config.keys = config.keys.inner("text_config").otherwise(tie_word_embeddings=tied)
+    """Set the sizes and names of layers of a text model."""
     qwen3next.translate_layers(config, architecture, apart=True)
-    sections = config.keys.rope().list("mrope_section") or [11, 11, 10]
+    translate_sections(config, [11, 11, 10])
+
+
+def translate_sections(config: Translation, usual: list[int]) -> None:
+    """Set how pairs are divided among positions in time, height and width; a text has one."""
+    sections = config.keys.rope().list("mrope_section") or usual
     if len(sections) == 3 and all(type(n) is int and 0 <= n < 1 << 12 for n in sections):
         config.metadata["rope.dimension_sections"] = np.array([*sections, 0], np.int32)
 

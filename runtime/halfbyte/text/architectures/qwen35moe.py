@@ -14,19 +14,14 @@ if TYPE_CHECKING:
 
 TABLES = qwen3next.TABLES
 EQUALIZED = qwen3next.EQUALIZED
-MODEL_TYPES = ("qwen3_5_moe", "qwen3_5_moe_text")
+MODEL_TYPES = ("qwen3_5_moe_text",)
 build = qwen3next.build
 
 
 def translate(config: Translation) -> None:
     """Translate a config.json into GGUF's terms."""
-    keys = config.keys
-    inner = keys.inner("text_config") if "text_config" in keys.values else keys
-    hidden = inner.integer("moe_intermediate_size", 512)
-    inner = inner.otherwise(intermediate_size=hidden)
-    if inner.get("tie_word_embeddings") is None:
-        inner = inner.replaced(tie_word_embeddings=keys.boolean("tie_word_embeddings", False))
-    config.keys = inner
+    hidden = config.keys.integer("moe_intermediate_size", 512)
+    config.keys = config.keys.otherwise(intermediate_size=hidden)
     qwen35.translate_text(config, "qwen35moe")
     qwen3next.translate_experts(config)
 
