@@ -9,6 +9,8 @@ import inspect
 from collections import Counter
 from pathlib import Path
 
+from halfbyte.onnx.fusion.rewriter import MICROSOFT
+from halfbyte.onnx.fusion.spelled_out import OPERATORS as SPELLED_OUT
 from halfbyte.onnx.lowering import rule_of
 from halfbyte.onnx.reference.registry import operators, versions
 
@@ -51,8 +53,13 @@ TABLE = """
 
 
 def kernels(domain: str, name: str) -> str:
-    """Whether kernels run an operator: a rule that may decline a node can return None."""
+    """Whether kernels run an operator: a rule that may decline a node can return None.
+
+    Others become nodes that have kernels.
+    """
     rule = rule_of(domain, name)
+    if domain == MICROSOFT and name in SPELLED_OUT:
+        return SOMETIMES
     if rule is None:
         return NEVER
     returned = inspect.signature(rule).return_annotation

@@ -262,11 +262,42 @@ def _moved(r: Rewriter, moved: Node, node: Node) -> Node | None:
 
 
 def fuse_dynamic(r: Rewriter) -> None:
-    """DynamicQuantizeLinear, MatMulInteger, Cast, Mul of the scales: DynamicQuantizeMatMul."""
+    """DynamicQuantizeLinear, MatMulInteger, Cast, Mul of the scales: DynamicQuantizeMatMul.
+
+    ConvInteger becomes Conv.
+    """
     for node in r.nodes("Mul"):
         fused = _dynamic(r, node)
         if fused is not None:
             r.replace(node, fused)
+
+    for node in r.nodes("Cast"):
+        _conv_of_integers(r, node)
+
+
+def _conv_of_integers(r: Rewriter, cast: Node) -> None:
+    """ConvInteger with constant weights, Cast: Conv of whole numbers, for which there is a kernel.
+
+    Sums below 2^24 are exact; the cast rounds others to float32 too.
+    """
+    conv = r.producer(cast.inputs[0], "ConvInteger")
+    if conv is None or cast.attributes.get("to") != FLOAT or not r.used_once(conv.outputs[0]):
+        return
+    x, w, x_zero, w_zero = (*conv.inputs, "", "")[:4]
+    weight, zeros = r.constant(w), r.constant(w_zero) if w_zero else np.zeros(1, np.int8)
+    if weight is None or weight.ndim < 3 or zeros is None or zeros.size not in (1, len(weight)):
+        return
+    offsets = np.broadcast_to(zeros.reshape(-1), len(weight)).astype(weight.dtype)
+    ones = r.add_constant(np.ones(len(weight), np.float32))
+    kernel = [w, ones, r.add_constant(offsets)]
+    reals = r.fresh(x), r.fresh(w)
+    image = [x, r.add_constant(np.ones((), np.float32)), *([x_zero] if x_zero else [])]
+    r.replace(
+        cast,
+        make_node("DequantizeLinear", image, reals[:1], version=13),
+        make_node("DequantizeLinear", kernel, reals[1:], version=13, axis=0),
+        make_node("Conv", reals, cast.outputs, version=11, name=conv.name, **conv.attributes),
+    )
 
 
 def _dynamic(r: Rewriter, node: Node) -> Node | None:

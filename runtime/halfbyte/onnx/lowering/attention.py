@@ -17,6 +17,7 @@ from halfbyte.core.buffer import Buffer
 from halfbyte.core.ops.full_attention import MAX_HEAD
 from halfbyte.core.ops.operator import record_host
 from halfbyte.onnx.capture import Capture
+from halfbyte.onnx.lowering.dynamic import matmul_integer_to_float
 from halfbyte.onnx.lowering.elementwise import combine
 from halfbyte.onnx.lowering.linear import flat, product
 from halfbyte.onnx.lowering.registry import MICROSOFT, OWN, lower
@@ -278,10 +279,39 @@ def microsoft_attention(
     if third % num_heads or attributes.get("do_rotary", 0):
         return None
     projected = product(c, x, weights, bias)
+    return _of_itself(
+        c, projected, num_heads, mask, attention_bias, mask_filter_value, scale, unidirectional
+    )
+
+
+@lower("QAttention", domain=MICROSOFT)
+def q_attention(
+    c: Capture, x: Operand, weights: Operand, bias: Operand, x_scale: Operand, w_scale: Operand,
+    mask: Operand = None, x_zero: Operand = None, w_zero: Operand = None, past: Operand = None, *,
+    num_heads: int, unidirectional: int = 0, mask_filter_value: float = FILTER,
+    scale: float | None = None, **attributes: Any,
+) -> Value | None:  # fmt: skip
+    """The same with integers of 8 bits and their scales."""
+    if not isinstance(x, Value) or not isinstance(weights, np.ndarray) or weights.ndim != 2:
+        return None
+    if past is not None or any(c.node.outputs[1:]) or attributes.get("do_rotary", 0):
+        return None
+    if len(x.shape) != 3 or weights.shape[1] % (3 * num_heads) or x_scale is None:
+        return None
+    projected = matmul_integer_to_float(c, x, weights, x_scale, w_scale, x_zero, w_zero, bias)
+    return _of_itself(c, projected, num_heads, mask, None, mask_filter_value, scale, unidirectional)
+
+
+def _of_itself(
+    c: Capture, projected: Value | None, heads: int, mask: Operand, bias: Operand, value: float,
+    scale: float | None, unidirectional: int,
+) -> Value | None:  # fmt: skip
+    """Attention of queries, keys and values side by side in rows [batch, n, 3 heads d]."""
     if projected is None:
         return None
-    q, k, v = _parts(c.plain(projected), projected.shape, num_heads, 3)
-    ok, added = _filtered(c, mask, attention_bias, mask_filter_value, x.shape[0], x.shape[1])
+    batch, n, _ = projected.shape
+    q, k, v = _parts(c.plain(projected), projected.shape, heads, 3)
+    ok, added = _filtered(c, mask, bias, value, batch, n)
     if not ok:
         return None
     y = attend(c, q, k, v, added, scale=scale or None, causal=bool(unidirectional))

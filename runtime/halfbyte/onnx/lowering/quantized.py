@@ -16,7 +16,7 @@ from halfbyte.core.buffer import Buffer
 from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.lowering.elementwise import apply, combine, each_element
 from halfbyte.onnx.lowering.registry import MICROSOFT, lower, rule_of
-from halfbyte.onnx.values import Array, Operand, Value, is_channels_last, sizes_of
+from halfbyte.onnx.values import Array, Operand, Value, is_channels_last, key_of, sizes_of
 
 TYPES = {np.dtype(np.uint8): "u8", np.dtype(np.int8): "i8"}
 
@@ -102,10 +102,29 @@ def dequantize_linear(
     """uint8 or int8 to float32, with one scale."""
     if not isinstance(x, Value):
         return None
+    if block_size or output_dtype not in (0, 1):
+        return None
+    if isinstance(x_scale, Value) or isinstance(x_zero, Value):
+        return _dequantized_by_run(c, x, x_scale, x_zero)
     q = quantization(x_scale, x_zero, x.dtype)
-    if q is None or q.dtype != x.dtype or block_size or output_dtype not in (0, 1):
+    if q is None or q.dtype != x.dtype:
         return None
     return dequantized(c, x, q) if x.size else None
+
+
+def _dequantized_by_run(c: Capture, x: Value, scale: Operand, zero: Operand) -> Value | None:
+    """With one scale, which the run may compute, and one zero point that it computes."""
+    if scale is None or key_of(scale) != "f32" or scale.shape not in ((), (1,)):
+        return None
+    if not isinstance(zero, Value) or zero.dtype != x.dtype or zero.shape not in ((), (1,)):
+        return None
+    if x.dtype not in ("u8", "i8") or not x.size:
+        return None
+    as_is = Quantization(np.float32(1), 0, x.dtype)
+    centred = combine(c, "sub", dequantized(c, x, as_is), dequantized(c, zero, as_is))
+    if centred is None or (isinstance(scale, np.ndarray) and scale.item() == 1):
+        return centred
+    return combine(c, "mul", centred, scale)
 
 
 # ---- sums, and operators that use floats ---------------------------------------------------------
