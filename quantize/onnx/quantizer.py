@@ -48,7 +48,8 @@ from halfbyte.quantize.report import LayerRow, OutputRow, Report, Row
 
 Progress = Callable[[int, int], None]  # bytes of input done, bytes in all (each read counts)
 
-MAX_SEARCHES = 2  # of layers to raise, each followed by another attempt
+MAX_SEARCHES = 4  # of layers to raise, each followed by another attempt
+MAX_SEARCHING = 40.0  # seconds after which there is no further search
 _RANDOM_INPUTS = 64  # from which sizes of channels are measured where there are no samples
 # Operators of models that are quantized already
 _QUANTIZED = frozenset({
@@ -70,13 +71,12 @@ def quantize(
     start = time.perf_counter()
     options.check()
     work = _Work(path, output, options, samples, threads, progress)
-    for is_last in (False,) * MAX_SEARCHES + (True,):
+    while True:
         try:
-            report = work.attempt(is_last=is_last)
-            break
+            report = work.attempt(is_last=work.is_last)
+            return replace(report, seconds=time.perf_counter() - start)
         except _ImpreciseError as imprecise:
             work.raise_levels(imprecise.found)
-    return replace(report, seconds=time.perf_counter() - start)
 
 
 class _ImpreciseError(Exception):
@@ -104,10 +104,18 @@ class _Work:
         self.progress = progress or (lambda done, total: None)
         self.levels: dict[str, int] = {}
         self.layers: dict[str, LayerRow] = {}
+        self._searches, self._searching = 0, 0.0  # their number and seconds
         self._calibration: Calibration | None = None
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no more layers are raised after the next attempt."""
+        return self._searches == MAX_SEARCHES or self._searching > MAX_SEARCHING
 
     def raise_levels(self, found: Search) -> None:
         """Make layers more precise in the next attempt."""
+        self._searches += 1
+        self._searching += found.seconds
         for name in found.raised:
             self.levels[name] = self.levels.get(name, 0) + 1
         self._note(found)

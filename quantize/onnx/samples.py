@@ -25,6 +25,7 @@ Feeds: TypeAlias = "Mapping[str, Array]"
 
 SEED = 0
 _BATCH, _LENGTH, _SIDE = 2, 16, 64  # of open dimensions: samples, tokens, pixels
+_SOUND = 1024  # of the last one of floats with two
 
 
 class Inputs:
@@ -68,12 +69,12 @@ class Inputs:
         self, value: ValueInfoProto, rng: np.random.Generator, sizes: dict[str, int]
     ) -> Array:
         shape = self.shape(value)
-        picture = len(shape) == 4 and shape[1] in (1, 3)
+        picture, dtype = len(shape) == 4 and shape[1] in (1, 3), self.dtype(value)
+        length = _SOUND if len(shape) == 2 and dtype.kind == "f" else _LENGTH
         sides = []
         for axis, size in enumerate(shape):
-            default = _BATCH if axis == 0 else _SIDE if picture else _LENGTH
+            default = _BATCH if axis == 0 else _SIDE if picture else length
             sides.append(size if isinstance(size, int) else _size(size, default, sizes))
-        dtype = self.dtype(value)
         if math.prod(sides) * 8 > available_bytes():  # random numbers are drawn in float64
             raise MemoryBudgetError(
                 f"{self.path}: input {value.name!r}: {dtype} {sides}: more than this machine holds"

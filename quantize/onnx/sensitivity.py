@@ -21,7 +21,7 @@ MAX_LOSS = {"int8": 0.002, "int4": 0.01}
 """1 - cosine of the worst output, above which layers are raised, by type."""
 SECONDS = 20.0  # of measuring groups
 _GROUP = 4  # layers that are measured together at first
-TOGETHER = 4  # samples at most on which choices are measured; groups are on the worst of them
+TOGETHER = 16  # samples at most on which choices are measured; groups are on the worst of them
 _RUNS = 20  # of a sample, in choosing; fewer samples are taken where this lasts longer
 _SAFETY = 0.7  # of the bound: raised layers leave some loss, and other inputs more
 _NEGLIGIBLE = 0.05  # of the bound: a loss below which a group is not split
@@ -40,24 +40,31 @@ class Search:
         Values, and others within the same layers, to be computed more precisely.
     rows : tuple of LayerRow
         All layers, the most sensitive first.
+    seconds : float
+        What it took.
     """
 
     raised: tuple[str, ...]
     rows: tuple[LayerRow, ...]
+    seconds: float
 
 
 def search(gates: Gates, samples: Sequence[Feeds], bound: float, progress: Progress) -> Search:
     """Measure layers, and choose those to raise."""
     everything = {layer.value for layer in gates.layers}
+    begin = time.perf_counter()
     gates.run(samples[0], ())  # prepares
     start = time.perf_counter()
     pairs = [(samples[0], gates.run(samples[0], ()))]
-    count = int(SECONDS / _RUNS / max(time.perf_counter() - start, 1e-6))
-    pairs += [(feeds, gates.run(feeds, ())) for feeds in samples[1 : min(count, TOGETHER)]]
-    worst = max(pairs, key=lambda pair: _worst(gates.losses([pair], everything)))
+    possible = SECONDS / max(time.perf_counter() - start, 1e-6)  # runs
+    count = min(TOGETHER, int(possible / _RUNS))
+    pairs += [(feeds, gates.run(feeds, ())) for feeds in samples[1:count]]
+    losses = {id(pair): _worst(gates.losses([pair], everything)) for pair in pairs}
+    worst = sorted(pairs, key=lambda pair: -losses[id(pair)])
+    worst = worst[: max(1, int(possible / (2 * len(gates.layers) or 1)))]
 
     def loss(layers: Sequence[Layer]) -> float:
-        return _worst(gates.losses([worst], {layer.value for layer in layers}))
+        return _worst(gates.losses(worst, {layer.value for layer in layers}))
 
     groups = _split(gates.layers, loss, _NEGLIGIBLE * bound, progress)
     weights = sum(layer.weights for layer in gates.layers)
@@ -79,7 +86,8 @@ def search(gates: Gates, samples: Sequence[Feeds], bound: float, progress: Progr
         for value, group in sorted(groups, key=lambda group: -group[0] / len(group[1]))
         for layer in group
     ]
-    return Search(tuple(name for layer in chosen for name in layer.covered), tuple(rows))
+    raised = tuple(name for layer in chosen for name in layer.covered)
+    return Search(raised, tuple(rows), time.perf_counter() - begin)
 
 
 def _split(
