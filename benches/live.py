@@ -29,22 +29,23 @@ import halfbyte
 from halfbyte.cli.pace import MARGIN_K
 from halfbyte.device.live import Pacer, live_board
 from halfbyte.device.machine import profile_of_this_machine
-from halfbyte.device.sensors import hottest, thermal_zones
+from halfbyte.device.sensors import Files, Nearest, thermal_zones
 from halfbyte.device.speed import Tokens
 from halfbyte.text.planning import Settings, plan
 
 REST_C, LIMIT_C, RISE_K, TAU_S = 35.0, 70.0, 60.0, 15.0
 THREADS, CONTEXT, STEP_S = 2, 512, 0.1
+ZONE = "class/thermal/thermal_zone0"
 TICK = 1 / os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 0.01
 
 
 def generate(path: str, folder: str, seconds: float, *, paced: bool) -> list[float]:
     """The times at which tokens were ready."""
     with halfbyte.load(path, threads=THREADS, context=CONTEXT) as model:
-        zone, limit = hottest(thermal_zones(Path(folder)))
+        nearest = Nearest(thermal_zones(Files(Path(folder))))
         task = Tokens(plan(model.file, Settings(context=CONTEXT)))
         profile = profile_of_this_machine()
-        board = live_board(profile, task, min(THREADS, profile.cores), limit - MARGIN_K)
+        board = live_board(profile, task, min(THREADS, profile.cores), nearest.limit_c - MARGIN_K)
         end = time.monotonic() + seconds
 
         def tokens() -> Iterator[float]:
@@ -54,13 +55,13 @@ def generate(path: str, folder: str, seconds: float, *, paced: bool) -> list[flo
                 model.feed([300])
                 yield time.monotonic()
 
-        return list(Pacer(board, zone.celsius).paced(tokens()) if paced else tokens())
+        return list(Pacer(board, nearest.celsius).paced(tokens()) if paced else tokens())
 
 
 def heated(command: list[str], folder: Path) -> tuple[list[float], float]:
     """The run's result, and the hottest temperature, with the heater beside it."""
     celsius, hottest_c, slow = REST_C, REST_C, 0.0
-    temp = folder / "thermal_zone0/temp"
+    temp = folder / ZONE / "temp"
     temp.write_text(f"{celsius * 1000:.0f}\n")
     output = folder / "times.json"
     with output.open("w", encoding="ascii") as file:
@@ -92,8 +93,8 @@ def measure(path: Path, seconds: float) -> list[dict[str, Any]]:
     """A row without pacing and one with it: what followed the first third of the time."""
     rows = []
     with tempfile.TemporaryDirectory() as name:
-        zone = Path(name, "thermal_zone0")
-        zone.mkdir()
+        zone = Path(name, ZONE)
+        zone.mkdir(parents=True)
         for file, text in (
             ("type", "heater"), ("trip_point_0_type", "passive"),
             ("trip_point_0_temp", f"{LIMIT_C * 1000:.0f}"),

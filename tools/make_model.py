@@ -95,11 +95,11 @@ def make_model(path: Path, name: str, type: str, seed: int = 0, blocks: bool = F
         metadata["general.file_type"] = np.uint32(preset.file_type)
     total = sum(info.size for info in infos)
     rng = np.random.Generator(np.random.SFC64(seed))
-    write = _write_blocks if blocks else _write_tensor
+    write = write_blocks if blocks else write_tensor
     with GGUFWriter(path, _metadata(name, shape) | metadata, infos) as writer:
         progress = _Progress(path.name, total)
         for info in infos:
-            (_write_tensor if info.format is F32 else write)(writer, info, rng)
+            (write_tensor if info.format is F32 else write)(writer, info, rng)
             progress.add(info.size)
 
 
@@ -190,7 +190,7 @@ def _layer(shape: Shape) -> Iterator[tuple[str, tuple[int, ...]]]:
             yield f"{name}.bias", size[:1]
 
 
-def _write_tensor(writer: GGUFWriter, info: TensorInfo, rng: np.random.Generator) -> None:
+def write_tensor(writer: GGUFWriter, info: TensorInfo, rng: np.random.Generator) -> None:
     if len(info.shape) == 1:
         value = np.float32(info.name.endswith(".weight"))
         writer.write(info.format.encode(np.full((1, info.shape[0]), value)))
@@ -203,7 +203,7 @@ def _write_tensor(writer: GGUFWriter, info: TensorInfo, rng: np.random.Generator
         writer.write(info.format.encode(values))
 
 
-def _write_blocks(writer: GGUFWriter, info: TensorInfo, rng: np.random.Generator) -> None:
+def write_blocks(writer: GGUFWriter, info: TensorInfo, rng: np.random.Generator) -> None:
     format_, columns = info.format, info.shape[-1]
     unit = format_.decode(_random_blocks(format_, 16, columns, 1.0, rng)).std()
     rows = math.prod(info.shape[:-1])
@@ -235,7 +235,7 @@ def _random_blocks(
 
 
 def _metadata(name: str, shape: Shape) -> dict[str, MetadataValue]:
-    tokens, types = _vocabulary(shape.vocabulary)
+    tokens, types = vocabulary(shape.vocabulary)
     return {
         "general.architecture": shape.architecture,
         "general.name": f"random weights, shape {name}",
@@ -284,7 +284,7 @@ def _sizes(shape: Shape) -> dict[str, MetadataValue]:
     }
 
 
-def _vocabulary(size: int) -> tuple[list[str], np.ndarray[tuple[int], np.dtype[np.int32]]]:
+def vocabulary(size: int) -> tuple[list[str], np.ndarray[tuple[int], np.dtype[np.int32]]]:
     """Special tokens, bytes, printable ASCII, then letter strings, each a shorter one's extension.
 
     Token types are GGUF's: 1 normal, 2 unknown, 3 control, 6 byte.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -59,3 +60,12 @@ def one_node(
 def small_plan(path: Path) -> Plan:
     """The program of a model file, packed."""
     return plan(open_model(path), LEVELS["baseline"])
+
+
+def program(folder: Path, name: str, script: str) -> str:
+    """The path of a shell script of this name, whose own commands are those of the system."""
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_text(f"#!/bin/sh\nPATH={os.defpath}:/usr/bin:/bin\n{script}\n")
+    path.chmod(0o755)
+    return str(path)

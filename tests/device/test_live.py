@@ -14,7 +14,7 @@ from halfbyte.cli import main
 from halfbyte.device import sensors
 from halfbyte.device.live import Clock, Pacer, live_board
 from halfbyte.device.profile import load_profile
-from halfbyte.device.sensors import hottest, thermal_zones
+from halfbyte.device.sensors import Files, hottest, thermal_zones
 from halfbyte.device.speed import Tokens
 from halfbyte.errors import HalfbyteError
 from halfbyte.text.planning import Settings, plan
@@ -24,8 +24,8 @@ TOKEN_S = 0.02  # of a cool plant
 
 
 def zone(folder: Path, number: int, kind: str, temp: str, **trips: int) -> None:
-    path = folder / f"thermal_zone{number}"
-    path.mkdir()
+    path = folder / f"class/thermal/thermal_zone{number}"
+    path.mkdir(parents=True)
     (path / "type").write_text(f"{kind}\n")
     (path / "temp").write_text(f"{temp}\n")
     for index, (name, celsius) in enumerate(trips.items()):
@@ -36,8 +36,7 @@ def zone(folder: Path, number: int, kind: str, temp: str, **trips: int) -> None:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A laptop: a processor, a battery without limits, and sensors that have no reading."""
-    folder = tmp_path / "thermal"
-    folder.mkdir()
+    folder = tmp_path / "sys"
     zone(folder, 10, "skin", "41000", critical=95, passive=46, hot=60)
     zone(folder, 2, "x86_pkg_temp", "58500", critical=100, passive=80)
     zone(folder, 3, "battery", "31000")
@@ -47,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_zone_that_is_nearest_to_its_limit(folder: Path) -> None:
-    zones = thermal_zones(folder)
+    zones = thermal_zones(Files(folder))
     assert [(z.name, z.limit_c) for z in zones] == [
         ("x86_pkg_temp", 80.0), ("battery", None), ("skin", 46.0),
     ]  # fmt: skip
@@ -55,14 +54,14 @@ def test_the_zone_that_is_nearest_to_its_limit(folder: Path) -> None:
     assert hottest(zones) == (zones[2], 46.0)
     assert hottest(zones, 65.0) == (zones[0], 65.0)
     assert zones[0].celsius() == 58.5
-    (folder / "thermal_zone2/temp").unlink()
+    (folder / "class/thermal/thermal_zone2/temp").unlink()
     assert zones[0].celsius() is None
 
 
 def test_machines_without_sensors(tmp_path: Path, folder: Path) -> None:
-    with pytest.raises(HalfbyteError, match="expected a thermal zone with a temperature, found n"):
-        hottest(thermal_zones(tmp_path / "none"))
-    zones = [z for z in thermal_zones(folder) if z.name == "battery"]
+    with pytest.raises(HalfbyteError, match="expected a sensor with a temp"):
+        hottest(thermal_zones(Files(tmp_path / "none")))
+    zones = [z for z in thermal_zones(Files(folder)) if z.name == "battery"]
     with pytest.raises(HalfbyteError, match="found none among battery; give one in degrees"):
         hottest(zones)
 
@@ -135,7 +134,7 @@ def test_on_the_command_line(
     storyteller: Path, folder: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str], tmp_path: Path,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(sensors, "FOLDER", folder)
+    monkeypatch.setattr(sensors, "SYS", Files(folder))
     words = ["run", str(storyteller), "Once", "-n", "6", "--temp", "0"]
     assert main(words) == 0
     text = capsys.readouterr().out
@@ -151,6 +150,6 @@ def test_on_the_command_line(
     ):
         assert main([*words[:3], *more]) == 2
         assert message in capsys.readouterr().err
-    monkeypatch.setattr(sensors, "FOLDER", tmp_path / "none")
+    monkeypatch.setattr(sensors, "SYS", Files(tmp_path / "none"))
     assert main([*words, "--pace"]) == 2
-    assert "expected a thermal zone with a temperature" in capsys.readouterr().err
+    assert "expected a sensor with a temperature" in capsys.readouterr().err

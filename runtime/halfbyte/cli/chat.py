@@ -16,6 +16,7 @@ from halfbyte.cli.common import (
     has_colours,
     load_model,
 )
+from halfbyte.cli.pace import Pace, add_pace, check_pace
 from halfbyte.cli.parser import Commands, Parser
 from halfbyte.cli.run import add_template
 from halfbyte.errors import HalfbyteError
@@ -36,6 +37,7 @@ def add_chat(commands: Commands[Parser]) -> None:
         commands, "chat", _chat, "talk with a model that has a chat template",
         'halfbyte chat smollm2-135m-instruct.gguf --system "Answer in one sentence."',
         "halfbyte chat model.gguf --template chatml -n 100",
+        "halfbyte chat model.gguf --pace  # a phone that stays as fast as it is",
         "printf 'Who are you?\\nSince when?\\n' | halfbyte chat model.gguf --temp 0",
     )  # fmt: skip
     parser.description = (
@@ -48,16 +50,18 @@ def add_chat(commands: Commands[Parser]) -> None:
     parser.add_argument("--system", metavar="TEXT", help="instructions for the whole conversation")
     add_template(parser)
     add_generation(parser, MAX_TOKENS)
+    add_pace(parser)
     add_execution(parser)
 
 
 def _chat(options: argparse.Namespace) -> int:
+    check_pace(options)
     with load_model(options) as model:
         chat = Chat(model, options.template)
         settings = generation_options(options)
         if (temperature := recommended_temperature(model.file)) is not None:
             settings.setdefault("temperature", temperature)
-        Session(chat, settings, options.system).run()
+        Session(chat, settings, options.system, Pace(options, model)).run()
     return 0
 
 
@@ -94,7 +98,10 @@ def messages(read: Callable[[str], str | None]) -> Iterator[str]:
 class Session:
     """One conversation: reads lines, writes answers to stdout and notes to stderr."""
 
-    def __init__(self, chat: Chat, options: Options, system: str | None = None) -> None:
+    def __init__(
+        self, chat: Chat, options: Options, system: str | None = None, pace: Pace | None = None
+    ) -> None:
+        self._pace = pace
         self._chat, self._options, self._system = chat, options, system
         self._messages: list[dict[str, str]] = []
         self._interactive = sys.stdin.isatty()
@@ -170,7 +177,7 @@ class Session:
     def _answer(self, generation: Generation) -> None:
         stopped = False
         try:
-            for piece in generation:
+            for piece in generation if self._pace is None else self._pace(generation):
                 sys.stdout.write(harmless(piece))
                 sys.stdout.flush()
         except KeyboardInterrupt:
@@ -190,6 +197,8 @@ class Session:
             f"{fed} tokens read, {len(generation.ids)} written at "
             f"{generation.decode_speed:.0f} tokens/s"
         )
+        if self._pace is not None and self._pace.note:
+            self._note(self._pace.note)
 
     def _note(self, text: str) -> None:
         """Print a note about the conversation, only at a terminal."""

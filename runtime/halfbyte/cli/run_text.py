@@ -18,7 +18,7 @@ from halfbyte.cli.common import (
     load_model,
     max_tokens,
 )
-from halfbyte.cli.pace import check_pace, pacer_of
+from halfbyte.cli.pace import Pace, check_pace
 from halfbyte.cli.run_graph import refuse_graph_options
 from halfbyte.core.profiling import Profile
 from halfbyte.errors import HalfbyteError
@@ -76,9 +76,9 @@ class _Run:
 
     def generate(self) -> int:
         """Sample a text, and print it as it is generated."""
-        pacing = pacer_of(self._options, self._model)
+        pace = Pace(self._options, self._model)
         generation = self._begin()
-        pieces = pacing[0].paced(generation) if pacing else generation
+        pieces = pace(generation)
         if self._options.json:
             for _ in pieces:
                 pass
@@ -86,9 +86,8 @@ class _Run:
         else:
             self._print(pieces)
         self._notes(generation)
-        if pacing:
-            pacer, sensor = pacing
-            _say(f"paced by {sensor}: waited {pacer.waited_s:.1f} s between tokens")
+        if pace.note:
+            _say(pace.note)
         return 0
 
     def search(self) -> int:

@@ -51,7 +51,7 @@ class Pacing:
     """Keeps one pace for all tokens or runs, which changes slowly."""
 
     def __init__(self, board: Board, tuning: Tuning | None = None) -> None:
-        self._board, self._tuning = board, tuning or Tuning()
+        self.board, self._tuning = board, tuning or Tuning()
         draws, known = board.draws, lumped(board.profile)
         self._points = efficient_points(board.task, known, board.threads, 0, self._tuning.horizon_s)
         network = network_of(known, Draws(None, draws))
@@ -66,7 +66,7 @@ class Pacing:
     def decide(self, seen: Observation) -> Orders:
         """The operating point for the pace that can be kept."""
         points, tuning = self._points, self._tuning
-        now = seen.temperatures[:, self._board.node]
+        now = seen.temperatures[:, self.board.node]
         begins = self._line is None
         line = self._line = self._line or Line(now, tuning)
         self._learn(seen, now, line)
@@ -76,7 +76,7 @@ class Pacing:
         if begins:
             self._pace = wanted
         self._pace *= (wanted / self._pace) ** (PERIOD_S / tuning.smooth_s)
-        asked = np.minimum(self._pace, self._board.per_s * self._slower)
+        asked = np.minimum(self._pace, self.board.per_s * self._slower)
         late = unit_s > (1 + 1e-6) / asked[:, None]
         self._chosen = np.maximum((~late).sum(axis=1) - 1, 0)
         waits = self._pace * unit_s[0] < 1 - 1e-6  # otherwise it runs at full speed
@@ -85,10 +85,15 @@ class Pacing:
             np.where(waits, self._slower / self._pace, 0.0),
         )  # fmt: skip
 
+    def pause(self, seconds: float) -> None:
+        """Let the model cool while nothing runs for so long."""
+        network = network_of(lumped(self.board.profile), Draws(None, self.board.draws))
+        self._modelled = network.stepper(seconds).step(self._modelled, 0.0, 0.0)
+
     def _kelvins(self, now: F64, line: Line) -> F64:
         """Kelvins of modelled rise that work may still add to the node up to the horizon."""
-        over = np.maximum(now - self._board.control_c, 0)
-        target = self._board.control_c - self._tuning.margin_k - _OVER * over
+        over = np.maximum(now - self.board.control_c, 0)
+        target = self.board.control_c - self._tuning.margin_k - _OVER * over
         left = self._later.step(self._modelled, 0.0, 0.0)[:, 0]
         rise: F64 = ((target - line.rest) / line.scale - left) / self._active
         return rise
