@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from halfbyte.cli.common import Progress, add_debug
 from halfbyte.cli.parser import Commands, Parser, whole
+from halfbyte.cli.phone_report import phone_report
 from halfbyte.cli.replacing import add_force, may_replace
 from halfbyte.core.backends.cores import default_threads
 from halfbyte.errors import HalfbyteError, ProfileError
@@ -19,6 +20,9 @@ from halfbyte.outputs import reporting, write_text
 
 if TYPE_CHECKING:
     from halfbyte.device.profile import Profile
+
+
+_MAX_SECONDS = 3600
 
 
 def add_device(commands: Commands[Parser]) -> None:
@@ -46,16 +50,42 @@ def add_device(commands: Commands[Parser]) -> None:
     showing.add_argument("device", metavar="DEVICE", help="a name from the list, or a .toml file")
     measuring = parts.add_parser(
         "measure",
-        help="measure this machine, in about three minutes, and save it as `this-machine`",
+        help="measure this machine, in about three minutes, and save it as `this-machine`; or a "
+        "phone attached by USB",
         examples=[
             "halfbyte device measure",
             "halfbyte device measure --name my-pc --threads 4 --json",
+            "halfbyte device measure --adb  # an attached phone, in about two minutes",
+            "halfbyte device measure --adb --serial emulator-5554 --name phone --seconds 120",
+            "halfbyte device measure --adb --like pixel-6",
         ],
+        description="Measure this machine, or with --adb an Android phone with USB debugging: its "
+        "memory, clocks, thermal zones and battery at rest, how fast its cores fill memory, and "
+        "what it is like while all its cores are busy. Nothing is installed or written on the "
+        "phone. While USB charges it, its battery does not say what it gives: connect by Wi-Fi "
+        "(`adb tcpip 5555`, `adb connect ADDRESS`) to measure watts too. Numbers that were read "
+        "say so in the profile; others are assumed, as those of a similar phone.",
     )
     measuring.add_argument(
         "--threads", "-t", type=whole, metavar="N", help="cores (default: the fast ones)"
     )
-    measuring.add_argument("--name", default="this-machine", help="the name of the device")
+    measuring.add_argument(
+        "--name", help="the name of the device (default: this-machine, or my- and a phone's model)"
+    )
+    phone = measuring.add_argument_group("phones")
+    phone.add_argument(
+        "--adb", action="store_true", help="measure an attached Android phone, through adb"
+    )
+    phone.add_argument("--serial", metavar="SERIAL", help="which phone, as `adb devices` lists it")
+    phone.add_argument(
+        "--seconds", type=whole, metavar="N",
+        help="keep all its cores busy for so long (default: 60)",
+    )  # fmt: skip
+    phone.add_argument(
+        "--like", metavar="DEVICE",
+        help="the device whose numbers are assumed where the phone says none (default: the phone "
+        "whose memory and clocks are most similar)",
+    )  # fmt: skip
     add_force(measuring)
     for part, command in ((measuring, _measure), (listing, _list), (showing, _show)):
         part.add_argument("--json", action="store_true", help="print JSON")
@@ -124,32 +154,31 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _measure(options: argparse.Namespace) -> int:
+    given = [name for name in ("serial", "seconds", "like") if getattr(options, name) is not None]
+    if given and not options.adb:
+        raise HalfbyteError(f"--{given[0]}: expected --adb too")
+    if options.adb and options.threads is not None:
+        raise HalfbyteError("--threads: for this machine only: expected none with --adb")
+    return _measure_phone(options) if options.adb else _measure_here(options)
+
+
+def _measure_here(options: argparse.Namespace) -> int:
     from halfbyte.device.machine import machine_profile
     from halfbyte.device.measure import measure
-    from halfbyte.device.profile import user_folder
-    from halfbyte.device.schema import NAME
-    from halfbyte.device.toml_writer import to_toml
 
     cores = os.cpu_count() or 1
     if options.threads is not None and not 1 <= options.threads <= cores:
         raise HalfbyteError(
             f"--threads {options.threads}: expected 1 to {cores}, the cores of this machine"
         )
-    path = user_folder() / f"{options.name}.toml"
-    if not NAME.fullmatch(options.name):
-        raise HalfbyteError(f"--name {options.name!r}: expected up to 64 of a-z, 0-9, - and _")
-    with reporting(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    may_replace(path, _is_own, force=options.force, option="--name")
+    name = options.name or "this-machine"
+    path = _target(name, force=options.force)
     progress = Progress()
     measured = measure(options.threads or default_threads(), lambda what: progress(f"{what} ..."))
     progress.clear()
-    profile = machine_profile(measured, options.name)
-    write_text(path, to_toml(profile))
-    if options.json:
-        print(json.dumps(_summary(profile), indent=1))
+    profile = machine_profile(measured, name)
+    if _save(profile, path, as_json=options.json):
         return 0
-    print(f"{profile.title}, wrote {path}")
     heads = ["threads", "GB/s", "int8 GOP/s"]
     rows = [
         [str(n), f"{measured.bandwidth[n] / 1e9:.1f}", f"{measured.int8[n] / 1e9:.0f}"]
@@ -158,6 +187,58 @@ def _measure(options: argparse.Namespace) -> int:
     print("\n".join(table(heads, rows)))
     print(f"float32 {measured.float32 / 1e9:.0f} GFLOP/s per core")
     return 0
+
+
+def _measure_phone(options: argparse.Namespace) -> int:
+    from halfbyte.device.adb import Phone
+    from halfbyte.device.phone import phone_profile, similar, slug
+    from halfbyte.device.profile import load_profile
+
+    seconds = 60 if options.seconds is None else options.seconds
+    if not 1 <= seconds <= _MAX_SECONDS:
+        raise HalfbyteError(f"--seconds {seconds}: expected 1 to {_MAX_SECONDS}")
+    if options.like is not None:
+        load_profile(options.like)
+    if options.name is not None:
+        _target(options.name, force=options.force)  # refused before anything is measured
+    progress = Progress()
+    try:
+        reading = Phone(options.serial).read(seconds, lambda what: progress(f"{what} ..."))
+    finally:
+        progress.clear()
+    name = options.name or slug(reading)
+    path = _target(name, force=options.force)
+    profile = phone_profile(reading, name, options.like or similar(reading))
+    if _save(profile, path, as_json=options.json):
+        return 0
+    print(phone_report(reading, profile))
+    return 0
+
+
+def _target(name: str, *, force: bool) -> Path:
+    """The file of a device; refused if something else has its place."""
+    from halfbyte.device.profile import user_folder
+    from halfbyte.device.schema import NAME
+
+    path = user_folder() / f"{name}.toml"
+    if not NAME.fullmatch(name):
+        raise HalfbyteError(f"--name {name!r}: expected up to 64 of a-z, 0-9, - and _")
+    with reporting(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    may_replace(path, _is_own, force=force, option="--name")
+    return path
+
+
+def _save(profile: Profile, path: Path, *, as_json: bool) -> bool:
+    """Write a profile; whether all that is to be printed was, as JSON."""
+    from halfbyte.device.toml_writer import to_toml
+
+    write_text(path, to_toml(profile))
+    if as_json:
+        print(json.dumps(_summary(profile), indent=1))
+    else:
+        print(f"{profile.title}, wrote {path}")
+    return as_json
 
 
 def _is_own(path: Path) -> bool:

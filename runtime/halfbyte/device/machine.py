@@ -14,7 +14,7 @@ from halfbyte.device.quantity import Quantity, Steps
 from halfbyte.device.sensors import has_battery
 from halfbyte.room import machine_bytes
 
-MEASURED = "halfbyte device measure, "  # followed by the day: the source of measured numbers
+MEASURED = "halfbyte device measure"  # then the day: the source of measured numbers
 _NAME = "this-machine"
 _LIKE = "macbook-air-m1"
 _CORE_W = 6.0
@@ -24,7 +24,7 @@ _CACHE_MB = 12.0  # per core: the most that processors have (EPYC with stacked c
 def machine_profile(measured: Measured, name: str = _NAME) -> Profile:
     """The profile from measurements; heat and power, which are not measured, are a laptop's."""
     like, today = load_profile(_LIKE), datetime.now(tz=UTC).date()
-    source = f"{MEASURED}{today}"
+    source = f"{MEASURED}, {today}"
 
     def known(value: float, digits: int = 4) -> Quantity:
         value = float(f"{value:.{digits}g}")
@@ -67,9 +67,10 @@ def profile_of_this_machine() -> Profile:
 
 
 def is_measured(profile: Profile) -> bool:
-    """Whether `machine_profile` created a profile."""
-    rate = profile.clusters[0].int8_ops_per_cycle
-    return profile.kind == "machine" and rate.source.startswith(MEASURED)
+    """Whether `device measure` created a profile, of this machine or of a phone."""
+    if profile.kind == "machine":
+        return profile.clusters[0].int8_ops_per_cycle.source.startswith(f"{MEASURED}, ")
+    return any(n.source.startswith(f"{MEASURED} --adb, ") for _, n in profile.numbers())
 
 
 def _assumed(value: float, factor: float, why: str) -> Quantity:

@@ -54,16 +54,16 @@ class Recorded(Files):
     """Files whose texts were read elsewhere, such as on a phone."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
-        self._texts = texts
+        self.texts = texts
 
     def text(self, path: str) -> str:
         """A file's text."""
-        return self._texts.get(path, "").strip()
+        return self.texts.get(path, "").strip()
 
     def matching(self, pattern: str) -> list[str]:
         """Files and folders that match, in the order of the numbers in their names."""
         depth = pattern.count("/") + 1
-        paths = {"/".join(p.split("/")[:depth]) for p in self._texts if p.count("/") + 1 >= depth}
+        paths = {"/".join(p.split("/")[:depth]) for p in self.texts if p.count("/") + 1 >= depth}
         return sorted(
             (path for path in paths if _matches(path, pattern)), key=lambda path: (len(path), path)
         )
