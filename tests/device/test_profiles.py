@@ -216,3 +216,13 @@ def test_numbers_are_counted_by_their_origin() -> None:
     known = Quantity(0.5, 0.5, 0.5, "here")
     measured = replace(phone, kernels=dict.fromkeys(usual, Kernel("int8", known, known, known)))
     assert measured.origins()["assumed"] == own.count(False)
+
+
+@pytest.mark.parametrize("name", profile_names())
+def test_dies_follow_their_power_within_a_second(name: str) -> None:
+    """By the heat capacity of a cluster's node, and its ways out."""
+    profile = load_profile(name)
+    for node in {cluster.node for cluster in profile.clusters}:
+        links = [link for link in profile.thermal.links if node in link.between]
+        away = sum(1 / link.resistance_k_w.value for link in links)
+        assert profile.thermal.nodes[node].heat_capacity_j_k.value / away <= 1

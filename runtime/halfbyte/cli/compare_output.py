@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from halfbyte.cli.common import has_colours
+from halfbyte.columns import table
 from halfbyte.device.comparison import Conditions, Result, plain
 from halfbyte.device.fit import Spread
 from halfbyte.device.fleet import FleetResult, Group, Percentiles
 from halfbyte.device.profile import Profile
 from halfbyte.errors import printable
-from halfbyte.evaluation.columns import table
 
 NO_BATTERY = "no battery"
 _BARS = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"

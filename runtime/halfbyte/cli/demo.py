@@ -10,7 +10,6 @@ from pathlib import Path
 
 from halfbyte.cli.common import add_debug
 from halfbyte.cli.parser import Commands, Parser, whole
-from halfbyte.quantize import quantize_file
 from halfbyte.text.loading import load
 from halfbyte.text.sampling import Sampler
 
@@ -28,6 +27,8 @@ def add_demo(commands: Commands[Parser]) -> None:
 
 def _demo(options: argparse.Namespace) -> int:
     """Quantize, tell a story, print sizes and speed."""
+    from halfbyte.quantize import quantize_file
+
     Sampler(seed=options.seed)  # refuses a bad seed before any work is done
     with as_file(files("halfbyte") / "data") as data, tempfile.TemporaryDirectory() as folder:
         source = data / "storyteller.bin"

@@ -13,9 +13,9 @@ from halfbyte.cli.common import Progress, add_debug
 from halfbyte.cli.parser import Commands, Parser, whole
 from halfbyte.cli.phone_report import phone_report
 from halfbyte.cli.replacing import add_force, may_replace
+from halfbyte.columns import table
 from halfbyte.core.backends.cores import default_threads
 from halfbyte.errors import HalfbyteError, ProfileError
-from halfbyte.evaluation.columns import table
 from halfbyte.outputs import reporting, write_text
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 from halfbyte.cli.common import command, given_settings
 from halfbyte.cli.parser import Commands, Parser, whole
 from halfbyte.cli.run_graph import add_sizes, refuse_graph_options, refuse_text_options
+from halfbyte.columns import table
 from halfbyte.errors import HalfbyteError
-from halfbyte.evaluation.columns import table
 from halfbyte.onnx.files import is_onnx_file
 from halfbyte.text.footprint import FILE
 from halfbyte.text.outline import KIND, open_plannable

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from halfbyte.columns import table
 from halfbyte.errors import printable
-from halfbyte.evaluation.columns import table
 
 if TYPE_CHECKING:
     from halfbyte.device.adb import Reading

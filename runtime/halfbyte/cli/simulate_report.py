@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from halfbyte.cli.fit import origins
+from halfbyte.columns import table
 from halfbyte.device.electricity import SHUTDOWN_C
 from halfbyte.device.recording import Simulation
 from halfbyte.device.speed import Task
 from halfbyte.device.summary import Band, band, bands
-from halfbyte.evaluation.columns import table
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from typing import Any
 from halfbyte.cli import prompts
 from halfbyte.cli.common import add_debug
 from halfbyte.cli.parser import Commands, Parser
+from halfbyte.columns import table
 from halfbyte.errors import HalfbyteError, printable
-from halfbyte.evaluation.columns import table
 from halfbyte.text.tokenizers import load_tokenizer
 
 

@@ -30,7 +30,7 @@ from halfbyte.weights.grids import Grid
 
 _PRODUCTS = (ops.matmul_int8, ops.matmul_experts_int8)
 _SHARE = 0.5  # of the machine's memory, for a model with packed weights
-_SLICE = 4 << 20  # bytes packed before the file's pages are given back
+_SLICE = 4 << 20  # bytes packed or copied before the file's pages are given back
 
 
 def to_pack(program: Program, weights: str = "auto") -> list[Buffer]:
@@ -182,11 +182,13 @@ def copy(program: Program, buffers: Iterable[Buffer], file: ModelFile) -> Progra
     for buffer in buffers:
         tensor = _tensor(buffer)
         data = aligned(tensor.nbytes)
-        data[...] = np.asarray(tensor.data)
+        source = np.asarray(tensor.data)
+        for first in range(0, tensor.nbytes, _SLICE):  # a whole one would be resident twice
+            data[first : first + _SLICE] = source[first : first + _SLICE]
+            file.forget()
+        file.check()
         value = Tensor(tensor.name, tensor.format, tensor.shape, data, tensor.whole)
         kept[buffer] = replace(buffer, value=value)
-        file.forget()
-        file.check()
     return program.replaced(kept)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from halfbyte.evaluation.columns import table
+from halfbyte.columns import table
 from halfbyte.evaluation.comparison import Comparison
 
 

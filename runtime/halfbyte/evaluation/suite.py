@@ -23,9 +23,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from halfbyte.columns import table
 from halfbyte.errors import HalfbyteError
 from halfbyte.evaluation import evaluate
-from halfbyte.evaluation.columns import table
 from halfbyte.evaluation.dump import file_name
 from halfbyte.evaluation.evaluation import REFERENCES, WORKLOADS, Evaluation, Result
 from halfbyte.evaluation.rows import verdict

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from halfbyte.evaluation.columns import table
+from halfbyte.columns import table
 from halfbyte.evaluation.evaluation import Evaluation, Result
 from halfbyte.evaluation.series import Pair, Series
 from halfbyte.evaluation.subject import Subject
