@@ -25,6 +25,8 @@
   `electricity` the power that it takes, `thermal` the resulting temperatures. `governors` and
   `pacing` decide once a second, from what software can observe; `operating_points` are the choices
   of threads and frequencies. `recording` keeps the series, `summary` and `plot` show them.
+- `live` paces real runs, by the `sensors` of this machine and what commands `reports` of it; `adb`
+  reads those of a phone, of which `phone` makes a profile. `commands` runs other programs.
 - `comparison` predicts all of this for `candidates`, models in types, on many devices; `fleet` for
   devices that are drawn from shares.
 """
