@@ -318,3 +318,19 @@ def test_converted_weights_are_beside_the_file(repository: Path, tmp_path: Path)
 def test_formats_of_files_have_layouts() -> None:
     memory_only = {f.in_memory.name for f in FORMATS.values() if f.in_memory}
     assert {name.removesuffix("_R16") for name in LAYOUTS} < {*FORMATS} | memory_only
+
+
+def test_pages_are_given_back_while_a_matrix_is_copied(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise all of it would be resident twice."""
+    monkeypatch.setattr(packing, "_SLICE", 1 << 12)
+    file = open_model(path)
+    planned = plan(file, Settings(context=64, weights="streamed"))
+    buffer = max(planned.to_copy, key=lambda b: b.nbytes)
+    forget, given_back = file.forget, []
+    monkeypatch.setattr(type(file), "forget", lambda _: given_back.append(forget()))
+    copied = packing.copy(planned.program, [buffer], file)
+    [value] = [b.value for b in copied.buffers if b.name == buffer.name]
+    np.testing.assert_array_equal(value.data, buffer.value.data)
+    assert len(given_back) == -(-buffer.nbytes // (1 << 12))
