@@ -29,14 +29,21 @@ class Codec:
     ----------
     threads : int
         Threads of the kernels. Without kernels NumPy does the same, slowly.
+
+    Attributes
+    ----------
+    threads : int
+    steps : Steps
+        The steps of encoding.
     """
 
     def __init__(self, threads: int = 1) -> None:
         native = available()[0] != "numpy"
+        self.threads = threads
         self._kernels = Kernels(threads=threads) if native else None
-        self._steps = Steps()
+        self.steps = Steps()
         if self._kernels is not None and self._kernels.has("encode_integers"):
-            self._steps = KernelSteps(self._kernels)
+            self.steps = KernelSteps(self._kernels)
 
     def close(self) -> None:
         """Stop the threads."""
@@ -70,7 +77,7 @@ class Codec:
         name = f"encode_{format_.dtype}"
         if self._kernels is None or not self._kernels.has(name):
             if issubclass(format_, ScaledFormat) and not format_.powers:
-                return scale_search.encode(x, format_, self._steps)
+                return scale_search.encode(x, format_, self.steps)
             return format_.encode(x)
         n, k = x.shape
         w = np.empty((n, format_.row_bytes(k)), np.uint8)
@@ -83,7 +90,7 @@ class Codec:
         """Encode, searching each block's scale; see `halfbyte.quantize.scale_search`."""
         name = f"encode_search_{format_.dtype}"
         if self._kernels is None or not self._kernels.has(name):
-            return scale_search.search(x, importance, format_, self._steps)
+            return scale_search.search(x, importance, format_, self.steps)
         n, k = x.shape
         w, error = np.empty((n, format_.row_bytes(k)), np.uint8), np.empty((n, 2), np.float32)
         self._kernels.call(name, w=w, error=error, x=x, importance=importance, n=n, k=k)

@@ -16,15 +16,17 @@ Equalization; Xiao et al. 2023, SmoothQuant.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from halfbyte.formats import ModelFile
+from halfbyte.formats.derived import DerivedTensor
 from halfbyte.quantize.encode import Codec, slices
 from halfbyte.quantize.recipe import hidden_pairs
-from halfbyte.weights import Tensor
+from halfbyte.weights import F32 as FLOAT
+from halfbyte.weights import U8, Tensor
 
 F32 = npt.NDArray[np.float32]
 
@@ -47,6 +49,19 @@ class Scales:
             if name in self.rows:
                 values = values * self.rows[name][first : first + len(values), None]
         return values
+
+    def of_file(self, file: ModelFile) -> ModelFile:
+        """The model with its tensors scaled, which are computed as they are needed."""
+        names = self.columns.keys() | self.rows.keys()
+        scaled = {name: self._scaled(file.tensors[name]) for name in names}
+        return replace(file, tensors={**file.tensors, **scaled})
+
+    def _scaled(self, tensor: Tensor) -> Tensor:
+        def make(first: int, count: int) -> U8:
+            values = tensor.format.decode(np.asarray(tensor.take(first, count)))
+            return FLOAT.encode(np.ascontiguousarray(self.apply(tensor.name, first, values)))
+
+        return DerivedTensor(tensor.name, FLOAT, tensor.shape, make)
 
 
 def exponents(rms: F32) -> npt.NDArray[np.int32]:

@@ -30,6 +30,7 @@ import numpy.typing as npt
 
 from halfbyte.quantize.steps import Steps
 from halfbyte.weights import F32Array, ScaledFormat
+from halfbyte.weights.scaled import Rounded
 
 U8 = npt.NDArray[np.uint8]
 
@@ -38,8 +39,17 @@ class Encoded(NamedTuple):
     """Blocks with their scales, their integers, and errors."""
 
     blocks: npt.NDArray[np.void]  # [rows, blocks]
+    by: Rounded  # [rows, blocks, parts] each, or with one part for all
     integers: U8  # [rows, blocks, columns of a block]
     errors: F32Array  # [rows, blocks]
+
+
+class Found(NamedTuple):
+    """Blocks with scales, and these as numbers: a weight is d q + m."""
+
+    blocks: npt.NDArray[np.void]  # [rows, blocks]
+    d: F32Array  # [rows, blocks, parts]
+    m: F32Array
 
 
 def search(
@@ -64,14 +74,7 @@ def search(
         summed over blocks in order.
     """
     steps = steps or Steps()
-    x = np.ascontiguousarray(x)
-    with np.errstate(all="ignore"):
-        start = format_.plain(*steps.extremes(format_, x))
-        scales, minima = steps.best(format_, x, importance, *start)
-        if format_.part == format_.block and not format_.powers:  # stored as F16
-            scales, minima = (v.astype(np.float16).astype(np.float32) for v in (scales, minima))
-        plain = _encoded(format_, x, importance, start, steps)
-        fitted = _encoded(format_, x, importance, (scales, minima), steps)
+    plain, fitted = _both(x, importance, format_, steps)
     keep = ~(fitted.errors < plain.errors)
     np.copyto(fitted.blocks, plain.blocks, where=keep)
     np.copyto(fitted.integers, plain.integers, where=keep[..., None])
@@ -79,6 +82,37 @@ def search(
     steps.store(format_, fitted.blocks, fitted.integers)
     errors = [np.cumsum(each.errors, axis=1)[:, -1] for each in (plain, fitted)]
     return fitted.blocks.view(np.uint8), np.stack(errors, axis=1)
+
+
+def find(
+    x: F32Array, importance: F32Array, format_: type[ScaledFormat], steps: Steps | None = None
+) -> Found:
+    """The scales that :func:`search` takes, without integers; for the arguments see there."""
+    plain, fitted = _both(x, importance, format_, steps or Steps())
+    wins = fitted.errors < plain.errors
+    shape = (*wins.shape, format_.block // format_.part)
+
+    def taken(better: F32Array, other: F32Array) -> F32Array:
+        return np.where(wins[..., None], *(np.broadcast_to(v, shape) for v in (better, other)))
+
+    blocks = np.where(wins, fitted.blocks, plain.blocks)
+    return Found(blocks, taken(fitted.by.d, plain.by.d), taken(fitted.by.m, plain.by.m))
+
+
+def _both(
+    x: F32Array, importance: F32Array, format_: type[ScaledFormat], steps: Steps
+) -> tuple[Encoded, Encoded]:
+    """Rows by plain rounding, and by the best scales of the search."""
+    x = np.ascontiguousarray(x)
+    with np.errstate(all="ignore"):
+        start = format_.plain(*steps.extremes(format_, x))
+        scales, minima = steps.best(format_, x, importance, *start)
+        if format_.part == format_.block and not format_.powers:  # stored as F16
+            scales, minima = (v.astype(np.float16).astype(np.float32) for v in (scales, minima))
+        return (
+            _encoded(format_, x, importance, start, steps),
+            _encoded(format_, x, importance, (scales, minima), steps),
+        )
 
 
 def encode(x: F32Array, format_: type[ScaledFormat], steps: Steps) -> U8:
@@ -105,6 +139,7 @@ def _encoded(
     integers, parts = steps.quantized(format_, x, importance, rounded)
     return Encoded(
         blocks,
+        rounded,
         integers.reshape(*blocks.shape, format_.block),
         np.cumsum(parts, axis=-1)[..., -1],
     )

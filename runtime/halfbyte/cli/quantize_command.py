@@ -20,6 +20,7 @@ from halfbyte.cli.replacing import add_force, is_own_gguf, is_own_json, is_own_o
 from halfbyte.errors import HalfbyteError, OutputError
 from halfbyte.onnx.files import is_onnx_file
 from halfbyte.outputs import write_text
+from halfbyte.quantize.methods import METHODS
 from halfbyte.quantize.onnx import Normalization, Options, quantize_onnx
 from halfbyte.quantize.presets import ALIASES, canonical, presets
 from halfbyte.quantize.quantizer import default_output, quantize_file, refuse_to_replace
@@ -31,6 +32,8 @@ EXAMPLES = (
     "quantize model.gguf --int8 -o small.gguf",
     "quantize model.gguf --type q4_k_m               writes model-Q4_K_M.gguf",
     "quantize SmolLM2-135M --int4 -o smollm2.gguf    a Hugging Face folder",
+    "quantize model.gguf --int4 --calibrate book.txt   half the loss, in the same bytes",
+    "quantize model.gguf --type Q3_K_M --method gptq   the model writes the text itself",
     "quantize model.gguf --int4 --keep '*.ffn_down.weight=Q8_0' --json report.json --force",
     "quantize model-q8_0.gguf --int4 --requantize --pure --rtn --verbose --threads 2",
     "quantize stories.bin --bf16 --tokenizer tokenizer.bin",
@@ -123,6 +126,19 @@ def make_parser() -> Parser:
     parser.add_argument(
         "--rtn", action="store_true", help="round to nearest: no search for scales, no equalization"
     )
+    parser.add_argument(
+        "--method", dest="rounding", choices=("rtn", *METHODS),
+        help="of language models: search looks for the best scales; gptq also makes up for each "
+        "rounding's error in the weights after it; rtn is --rtn. Default: gptq with --calibrate, "
+        "otherwise search",
+    )  # fmt: skip
+    parser.add_argument(
+        "--calibrate", type=Path, metavar="DATA",
+        help="of language models: a text like those that it will see, which says which errors "
+        "matter; without one, --method gptq lets the model write a text. Of ONNX models: sample "
+        "inputs, a .npz file with an array of samples for each input, or a folder of .npz, .npy "
+        "and picture files, one sample each",
+    )  # fmt: skip
     add_lora(parser, "merged into the weights before they are quantized")
     _add_onnx(parser)
     parser.add_argument("--json", type=Path, metavar="REPORT", help="write the report as JSON")
@@ -147,11 +163,6 @@ def _add_onnx(parser: argparse.ArgumentParser) -> None:
         "--static", dest="method", action="store_const", const="static",
         help="with --int8: fixed scales of activations, from --calibrate; the default for models "
         "with convolutions if --calibrate is given",
-    )  # fmt: skip
-    group.add_argument(
-        "--calibrate", type=Path, metavar="DATA",
-        help="sample inputs: a .npz file with an array of samples for each input, or a folder of "
-        ".npz, .npy and picture files, one sample each",
     )  # fmt: skip
     group.add_argument(
         "--calibration-method", choices=("minmax", "percentile", "entropy"), default="minmax",
@@ -219,7 +230,6 @@ _SUFFIXES = ("gguf", "onnx")
 def _quantize_gguf(options: argparse.Namespace, bar: Bar) -> Report:
     used = (
         "method",
-        "calibrate",
         "mean",
         "std",
         "per_channel",
@@ -237,6 +247,8 @@ def _quantize_gguf(options: argparse.Namespace, bar: Bar) -> Report:
         options.output,
         tokenizer=options.tokenizer,
         keep=[parse_keep(text) for text in options.keep],
+        method=options.rounding,
+        calibrate=options.calibrate,
         rtn=options.rtn,
         pure=options.pure,
         requantize=options.requantize,
@@ -251,6 +263,8 @@ def _quantize_onnx(options: argparse.Namespace, bar: Bar) -> Report:
         raise HalfbyteError(f"{options.model}: --tokenizer is for llama2.c models")
     if options.lora:
         raise HalfbyteError(f"{options.model}: --lora is for language models")
+    if options.rounding not in (None, "rtn"):
+        raise HalfbyteError(f"{options.model}: --method {options.rounding} is for language models")
     numbers = {"mean": options.mean, "std": options.std}
     chosen = Options(
         type=options.kind,
@@ -260,7 +274,7 @@ def _quantize_onnx(options: argparse.Namespace, bar: Bar) -> Report:
         activations=options.activations,
         per_channel=options.per_channel,
         keep=[split_keep(text) for text in options.keep],
-        rtn=options.rtn,
+        rtn=options.rtn or options.rounding == "rtn",
         pure=options.pure,
         requantize=options.requantize,
         fp16_io=options.fp16_io,
