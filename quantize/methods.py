@@ -75,6 +75,13 @@ def observe(
         use(segment, statistics.moments)
 
 
+def moments(task: Task) -> dict[str, Moments]:
+    """Second moments of what enters all matrices."""
+    known: dict[str, Moments] = {}
+    observe(task, 0, lambda segment, found: known.update(found))
+    return known
+
+
 def search(task: Task) -> dict[str, U8]:
     """The search of scales, with the second moments of channels as weights."""
     encoded: dict[str, U8] = {}

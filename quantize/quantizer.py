@@ -24,6 +24,7 @@ import numpy as np
 from halfbyte.core.backends.cores import default_threads
 from halfbyte.errors import FormatError, HalfbyteError, OutputError, UnsupportedError
 from halfbyte.formats import ModelFile
+from halfbyte.quantize.calibration.imatrix import read_imatrix
 from halfbyte.quantize.calibration.texts import read_text, windows_of
 from halfbyte.quantize.encode import Codec
 from halfbyte.quantize.methods import METHODS, NEED_TOKENS
@@ -53,6 +54,8 @@ def quantize_file(
     keep: Iterable[tuple[str, str]] = (),
     method: str | None = None,
     calibrate: str | os.PathLike[str] | None = None,
+    imatrix: str | os.PathLike[str] | None = None,
+    write_imatrix: str | os.PathLike[str] | None = None,
     rtn: bool = False,
     pure: bool = False,
     requantize: bool = False,
@@ -82,6 +85,10 @@ def quantize_file(
     calibrate : path, optional
         A text in UTF-8, like those that the model will see: what enters each matrix says which
         errors matter. Without one, "gptq" lets the model write a text.
+    imatrix : path, optional
+        llama.cpp's file of importance, which the search takes in place of a text.
+    write_imatrix : path, optional
+        Write the text's importance to such a file; if the name ends in ".dat" in the older format.
     rtn : bool
         Round to nearest as ``gguf.quants`` does: no search of scales, no equalization.
     pure : bool
@@ -105,11 +112,13 @@ def quantize_file(
     """
     start = time.perf_counter()
     type = canonical(type)
-    method = _method(method, rtn=rtn, calibrated=calibrate is not None)
+    method = _method(method, rtn=rtn, text=calibrate, imatrix=imatrix)
+    if write_imatrix is not None and calibrate is None:
+        raise HalfbyteError(f"write_imatrix {write_imatrix}: expected a text to calibrate with")
     text = None if calibrate is None else read_text(calibrate)
     file = open_model(path, tokenizer)
     target = Path(output) if output is not None else default_output(file.path, type)
-    refuse_to_replace(target, *_inputs(file), tokenizer, calibrate, *(lora or ()))
+    refuse_to_replace(target, *_inputs(file), tokenizer, calibrate, imatrix, *(lora or ()))
     exact = file.path.is_dir() and not requantize
     _check_tensors(file, accepted=requantize or exact)
     if lora:
@@ -120,6 +129,10 @@ def quantize_file(
         run = Run(file, choices, codec, type, method, progress)
         if text is not None:
             run.calibrate(windows_of(file, text, calibrate))
+            if write_imatrix is not None:
+                run.write_imatrix(Path(write_imatrix), str(calibrate))
+        elif imatrix is not None:
+            run.weigh(read_imatrix(imatrix, file))
         elif method in NEED_TOKENS:
             run.calibrate(None)
         rows = run.write(target)
@@ -139,17 +152,21 @@ def quantize_file(
     )
 
 
-def _method(name: str | None, *, rtn: bool, calibrated: bool) -> str:
+def _method(name: str | None, *, rtn: bool, text: object, imatrix: object) -> str:
     """The method's name, by default the best for what is given."""
     if name is None:
-        name = "rtn" if rtn else "gptq" if calibrated else "search"
-    names = ["rtn", "search", *METHODS]
+        name = "rtn" if rtn else "search" if text is None else "gptq"
+    names = ["rtn", *METHODS]
     if name not in names:
         raise HalfbyteError(f"method '{name}': expected one of {names}")
     if rtn and name != "rtn":
         raise HalfbyteError(f"method '{name}': expected no method beside rtn")
-    if calibrated and name == "rtn":
-        raise HalfbyteError("calibrate: expected no text for rtn, which takes no account of it")
+    if text is not None and name == "rtn":
+        raise HalfbyteError(f"calibrate {text}: expected no text for rtn")
+    if imatrix is not None and (text is not None or name != "search"):
+        raise HalfbyteError(
+            f"imatrix {imatrix}: expected method 'search' and no text, found '{name}'"
+        )
     return name
 
 

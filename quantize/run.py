@@ -12,13 +12,14 @@ from halfbyte.errors import nearest
 from halfbyte.formats import ModelFile
 from halfbyte.formats.gguf import QUANTIZED_BY
 from halfbyte.formats.model_file import MetadataValue
+from halfbyte.quantize.calibration.imatrix import write_imatrix
 from halfbyte.quantize.calibration.segments import Tokens
 from halfbyte.quantize.calibration.texts import own_windows
 from halfbyte.quantize.encode import Codec, Slice, slices
 from halfbyte.quantize.equalize import Scales, find_scales
 from halfbyte.quantize.gguf_writer import GGUFWriter, TensorInfo
 from halfbyte.quantize.lattice import encode_exactly, with_lattices
-from halfbyte.quantize.methods import METHODS, Task
+from halfbyte.quantize.methods import METHODS, Task, moments, weighted
 from halfbyte.quantize.recipe import (
     Choice,
     equalized,
@@ -76,6 +77,17 @@ class Run:
         self._windows: Sequence[Tokens] | None = None
         self._calibrated = False
         self._encoded: Mapping[str, U8] = {}
+        self._importance_of: Mapping[str, F32] = {}
+
+    def weigh(self, importance: Mapping[str, F32]) -> None:
+        """Before writing, give weights [matrices, columns] of tensors' squared errors."""
+        self._importance_of = importance
+
+    def write_imatrix(self, path: Path, text: str) -> None:
+        """Write the importance of the tokens that were given to `calibrate`."""
+        windows = self._windows or ()
+        task = Task(self.file, {}, windows, self.codec, self.codec.threads)
+        write_imatrix(path, moments(task), len(windows), text)
 
     def calibrate(self, windows: Sequence[Tokens] | None) -> None:
         """Before writing, run the model on these tokens; None lets it write some."""
@@ -88,6 +100,8 @@ class Run:
             self.scales = find_scales(self.file, self.groups, self.codec, self._advance)
         if self._calibrated:
             self._run_method()
+        elif self._importance_of:
+            self._encoded = dict(self._weighted())
         try:
             return self._write_file(target)
         except _DoesNotFit:  # rare, so the file is read again only then
@@ -109,6 +123,15 @@ class Run:
         self._encoded = METHODS[self.method](task)
         source = "of the text" if self._windows else "that the model wrote"
         self.notes.append(f"calibrated with {sum(map(len, windows)):,} tokens {source}")
+
+    def _weighted(self) -> Iterator[tuple[str, U8]]:
+        """Tensors by the search with the given weights, which equalized channels change."""
+        file = self.scales.of_file(self.file)
+        formats = {c.tensor.name: c.format for c in self.choices if self._is_searched(c)}
+        task = Task(file, formats, (), self.codec)
+        for name in formats.keys() & self._importance_of.keys():
+            columns = self.scales.columns.get(name, np.float32(1))
+            yield name, weighted(task, file.tensors[name], self._importance_of[name] / columns**2)
 
     def _write_file(self, target: Path) -> list[Row]:
         infos = [TensorInfo(c.tensor.name, c.format, c.tensor.shape) for c in self.choices]

@@ -41,9 +41,10 @@ class Moments:
 
     def means(self) -> F32Array:
         """Mean squares [matrices, columns]; 1 for a matrix that nothing has entered."""
-        counts = np.maximum(self.counts, 1)[:, None]
-        means = np.where(self.counts[:, None] > 0, self.squares / counts, 1.0)
-        return means.astype(np.float32)
+        counts = np.maximum(self.counts, 1).astype(np.float32)[:, None]
+        means: F32Array = self.squares.astype(np.float32) / counts
+        means[self.counts == 0] = 1
+        return means
 
 
 class Statistics:

@@ -139,6 +139,15 @@ def make_parser() -> Parser:
         "inputs, a .npz file with an array of samples for each input, or a folder of .npz, .npy "
         "and picture files, one sample each",
     )  # fmt: skip
+    parser.add_argument(
+        "--imatrix", type=Path, metavar="FILE",
+        help="llama.cpp's file of importance (.gguf or .dat), in place of a text, for --method "
+        "search",
+    )  # fmt: skip
+    parser.add_argument(
+        "--write-imatrix", type=Path, metavar="FILE",
+        help="write the importance in the text of --calibrate as such a file",
+    )  # fmt: skip
     add_lora(parser, "merged into the weights before they are quantized")
     _add_onnx(parser)
     parser.add_argument("--json", type=Path, metavar="REPORT", help="write the report as JSON")
@@ -249,6 +258,8 @@ def _quantize_gguf(options: argparse.Namespace, bar: Bar) -> Report:
         keep=[parse_keep(text) for text in options.keep],
         method=options.rounding,
         calibrate=options.calibrate,
+        imatrix=options.imatrix,
+        write_imatrix=options.write_imatrix,
         rtn=options.rtn,
         pure=options.pure,
         requantize=options.requantize,
@@ -263,6 +274,8 @@ def _quantize_onnx(options: argparse.Namespace, bar: Bar) -> Report:
         raise HalfbyteError(f"{options.model}: --tokenizer is for llama2.c models")
     if options.lora:
         raise HalfbyteError(f"{options.model}: --lora is for language models")
+    if options.imatrix or options.write_imatrix:
+        raise HalfbyteError(f"{options.model}: an imatrix is for language models")
     if options.rounding not in (None, "rtn"):
         raise HalfbyteError(f"{options.model}: --method {options.rounding} is for language models")
     numbers = {"mean": options.mean, "std": options.std}
