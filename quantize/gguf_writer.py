@@ -86,6 +86,11 @@ class GGUFWriter:
         self._index = -1  # of the current tensor
         self._left = 0  # bytes of it that are not yet written
 
+    @property
+    def header_size(self) -> int:
+        """Bytes before the first tensor, which do not depend on formats."""
+        return len(self._header)
+
     def __enter__(self) -> GGUFWriter:
         with ExitStack() as opening:
             self._file = opening.enter_context(writing(self.path, is_model=True))

@@ -17,6 +17,7 @@ import os
 import re
 import time
 from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ import numpy as np
 from halfbyte.core.backends.cores import default_threads
 from halfbyte.errors import FormatError, HalfbyteError, OutputError, UnsupportedError
 from halfbyte.formats import ModelFile
+from halfbyte.quantize.budget import Budget
 from halfbyte.quantize.calibration.imatrix import read_imatrix
 from halfbyte.quantize.calibration.texts import read_text, windows_of
 from halfbyte.quantize.encode import Codec
@@ -52,6 +54,8 @@ def quantize_file(
     *,
     tokenizer: str | os.PathLike[str] | None = None,
     keep: Iterable[tuple[str, str]] = (),
+    bits: float | None = None,
+    size: int | None = None,
     method: str | None = None,
     calibrate: str | os.PathLike[str] | None = None,
     imatrix: str | os.PathLike[str] | None = None,
@@ -78,10 +82,13 @@ def quantize_file(
         For a llama2.c file: its tokenizer, if it is not beside the model.
     keep : pairs of pattern and type
         Tensors whose names match take this type; of several matches the last decides.
+    bits, size : float or int, optional
+        In place of `type`: mean bits per weight, or bytes of the file. What each matrix loses is
+        measured, and types are chosen so that all lose the least together.
     method : str, optional
         "search" looks for the best scales, "gptq" also makes up for each rounding's error in the
         weights after it (:mod:`halfbyte.quantize.compensation`), "rtn" is as `rtn`. By default
-        "gptq" with `calibrate`, otherwise "search".
+        "gptq" with `calibrate`, `bits` or `size`, otherwise "search".
     calibrate : path, optional
         A text in UTF-8, like those that the model will see: what enters each matrix says which
         errors matter. Without one, "gptq" lets the model write a text.
@@ -111,18 +118,24 @@ def quantize_file(
         is left, and the input is never touched.
     """
     start = time.perf_counter()
-    type = canonical(type)
-    method = _method(method, rtn=rtn, text=calibrate, imatrix=imatrix)
+    budget = budget_of(bits, size)
+    type = canonical(type) if budget is None else "int8"
+    method = _method(method, rtn=rtn, text=calibrate, imatrix=imatrix, budget=budget)
     if write_imatrix is not None and calibrate is None:
         raise HalfbyteError(f"write_imatrix {write_imatrix}: expected a text to calibrate with")
     text = None if calibrate is None else read_text(calibrate)
     file = open_model(path, tokenizer)
-    target = Path(output) if output is not None else default_output(file.path, type)
+    target = (
+        Path(output)
+        if output is not None
+        else default_output(file.path, type if budget is None else budget.name)
+    )
     refuse_to_replace(target, *_inputs(file), tokenizer, calibrate, imatrix, *(lora or ()))
     exact = file.path.is_dir() and not requantize
     _check_tensors(file, accepted=requantize or exact)
     if lora:
         file = merged(file, lora)
+    keep = [*keep]
     choices = choose(file, type, keep, pure=pure, exact=exact)
     codec = Codec(default_threads() if threads is None else threads)
     try:
@@ -133,8 +146,11 @@ def quantize_file(
                 run.write_imatrix(Path(write_imatrix), str(calibrate))
         elif imatrix is not None:
             run.weigh(read_imatrix(imatrix, file))
-        elif method in NEED_TOKENS:
+        elif method in NEED_TOKENS or budget is not None:
             run.calibrate(None)
+        if budget is not None:
+            patterns = [pattern for pattern, _ in keep]
+            run.limit(budget, [n for n in file.tensors if any(fnmatchcase(n, p) for p in patterns)])
         rows = run.write(target)
     finally:
         codec.close()
@@ -142,20 +158,37 @@ def quantize_file(
         source=file.path.name,
         source_format=file.kind,
         output=str(target),
-        type=type,
+        type=type if budget is None else str(budget),
         bytes_before=file.size,
         bytes_after=target.stat().st_size,
         weights=sum(int(np.prod(t.shape)) for t in file.tensors.values()),
         seconds=time.perf_counter() - start,
         rows=tuple(rows),
         notes=(*file.notes, *run.notes),
+        curve=tuple((point.bits, point.nbytes, point.divergence) for point in run.curve),
     )
 
 
-def _method(name: str | None, *, rtn: bool, text: object, imatrix: object) -> str:
+def budget_of(bits: float | None, size: int | None) -> Budget | None:
+    """The budget that is given, if there is one."""
+    if bits is None and size is None:
+        return None
+    if bits is not None and size is not None:
+        raise HalfbyteError(f"bits {bits:g} and size {size}: expected one of the two")
+    if bits is not None and not 0 < bits < 64:
+        raise HalfbyteError(f"bits {bits:g}: expected a number of bits per weight, such as 3.5")
+    return Budget(bits, size)
+
+
+def _method(
+    name: str | None, *, rtn: bool, text: object, imatrix: object, budget: Budget | None
+) -> str:
     """The method's name, by default the best for what is given."""
     if name is None:
-        name = "rtn" if rtn else "search" if text is None else "gptq"
+        plain = text is None and budget is None
+        name = "rtn" if rtn else "search" if plain else "gptq"
+    if budget is not None and (name == "rtn" or imatrix is not None):
+        raise HalfbyteError(f"{budget}: expected no rtn and no imatrix: losses are measured")
     names = ["rtn", *METHODS]
     if name not in names:
         raise HalfbyteError(f"method '{name}': expected one of {names}")

@@ -23,6 +23,7 @@ class Row:
     search_gain_db: float | None  # weighted error of plain rounding to that of the search
     equalized: int  # channels scaled by a power of two
     note: str
+    divergence: float | None = None  # mean KL that quantizing only this tensor costs, as estimated
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ class Report:
     outputs: tuple[OutputRow, ...] = ()
     samples: str = ""  # the inputs that `outputs` were measured on
     layers: tuple[LayerRow, ...] = ()  # the most sensitive first, where they were measured
+    curve: tuple[tuple[float, int, float], ...] = ()  # bits, bytes, and KL as estimated
 
     @property
     def bits_per_weight(self) -> float:
@@ -101,6 +103,7 @@ class Report:
         lines += self._noisiest()
         lines += self._output_lines()
         lines += self._layer_lines()
+        lines += self._curve_lines()
         lines += [f"  note: {note}" for note in self.notes]
         lines += [f"  {row.name}: {row.type}: {row.note}" for row in self.rows if row.note]
         return "\n".join(map(printable, lines))
@@ -133,14 +136,30 @@ class Report:
         lines += [_layer_line(row) for row in self.layers[:count]]
         return lines
 
+    def _curve_lines(self) -> list[str]:
+        """A bar for each number of bits, by the logarithm of its KL."""
+        if not self.curve:
+            return []
+        logs = [math.log10(max(kl, 1e-12)) for _, _, kl in self.curve]
+        low, high = min(logs), max(logs)
+        width = [1 + round(29 * (x - low) / max(high - low, 1e-9)) for x in logs]
+        total = sum(row.divergence or 0 for row in self.rows)
+        return [
+            "  bits/weight and MB against the KL divergence, as the sum of the tensors' own:",
+            *(f"  {bits:7.2f}{nbytes / 1e6:10.2f}{kl:12.6f} {'#' * n}"
+              for (bits, nbytes, kl), n in zip(self.curve, width, strict=True)),
+            f"  {self.bits_per_weight:7.2f}{self.bytes_after / 1e6:10.2f}{total:12.6f} this file",
+        ]  # fmt: skip
+
     def details(self) -> str:
         """A line per tensor, and per layer where these were measured."""
         width = max((len(printable(row.name)) for row in self.rows), default=4)
         lines = [f"  {'tensor':<{width}}  {'from':<5} {'to':<5}{'bits/weight':>12}"
-                 f"{'SNR dB':>9}{'search dB':>11}"]  # fmt: skip
+                 f"{'SNR dB':>9}{'search dB':>11}{'KL':>12}"]  # fmt: skip
         lines += [
             f"  {printable(row.name):<{width}}  {row.source:<5} {row.type:<5}"
             f"{row.bits_per_weight:>12.2f}{_decibels(row.snr_db):>9}{_decibels(row.search_gain_db):>11}"
+            f"{'-' if row.divergence is None else f'{row.divergence:.6f}':>12}"
             for row in self.rows
         ]
         if self.layers:

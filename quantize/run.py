@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from halfbyte.errors import nearest
 from halfbyte.formats import ModelFile
 from halfbyte.formats.gguf import QUANTIZED_BY
 from halfbyte.formats.model_file import MetadataValue
+from halfbyte.quantize.budget import Budget, Point, Room, choose_within, commonest
 from halfbyte.quantize.calibration.imatrix import write_imatrix
 from halfbyte.quantize.calibration.segments import Tokens
 from halfbyte.quantize.calibration.texts import own_windows
@@ -78,6 +80,18 @@ class Run:
         self._calibrated = False
         self._encoded: Mapping[str, U8] = {}
         self._importance_of: Mapping[str, F32] = {}
+        self._room: Room | None = None
+        self._free: frozenset[str] = frozenset()
+        self._losses: Mapping[str, float] = {}
+        self.curve: Sequence[Point] = ()
+
+    def limit(self, budget: Budget, kept: Iterable[str]) -> None:
+        """Before writing, let types be chosen, except those of tensors that are kept."""
+        searched = {c.tensor.name for c in self.choices if self._is_searched(c)}
+        self._free = frozenset(searched.difference(kept))
+        header = GGUFWriter(self.file.path, self._metadata(), self._infos()).header_size
+        self._room = Room(self.choices, self._free, header, budget)
+        self._total += _RUNS * self._size
 
     def weigh(self, importance: Mapping[str, F32]) -> None:
         """Before writing, give weights [matrices, columns] of tensors' squared errors."""
@@ -106,7 +120,11 @@ class Run:
             return self._write_file(target)
         except _DoesNotFit:  # rare, so the file is read again only then
             self._total = int(self._done) + 2 * self._size
-            self.choices = [self._fitting(choice) for choice in self.choices]
+            before = self.choices
+            self.choices = [self._fitting(choice) for choice in before]
+            same = {new.tensor.name for new, old in zip(self.choices, before, strict=True)
+                    if new.format is old.format}  # fmt: skip
+            self._encoded = {n: rows for n, rows in self._encoded.items() if n in same}
             return self._write_file(target)
 
     def _run_method(self) -> None:
@@ -118,8 +136,13 @@ class Run:
 
         threads = self.codec.threads
         windows = self._windows or own_windows(file, threads, done)
-        formats = {c.tensor.name: c.format for c in self.choices if self._is_searched(c)}
-        task = Task(file, formats, windows, self.codec, threads, done)
+        task = Task(file, self._formats(), windows, self.codec, threads, done)
+        if self._room is not None:
+            self.choices, self._losses, self.curve = choose_within(
+                task, self.choices, self._free, self._room
+            )
+            self.preset = find_preset(commonest(self.choices))
+            task = replace(task, formats=self._formats())
         self._encoded = METHODS[self.method](task)
         source = "of the text" if self._windows else "that the model wrote"
         self.notes.append(f"calibrated with {sum(map(len, windows)):,} tokens {source}")
@@ -127,22 +150,25 @@ class Run:
     def _weighted(self) -> Iterator[tuple[str, U8]]:
         """Tensors by the search with the given weights, which equalized channels change."""
         file = self.scales.of_file(self.file)
-        formats = {c.tensor.name: c.format for c in self.choices if self._is_searched(c)}
-        task = Task(file, formats, (), self.codec)
-        for name in formats.keys() & self._importance_of.keys():
+        task = Task(file, self._formats(), (), self.codec)
+        for name in task.formats.keys() & self._importance_of.keys():
             columns = self.scales.columns.get(name, np.float32(1))
             yield name, weighted(task, file.tensors[name], self._importance_of[name] / columns**2)
 
-    def _write_file(self, target: Path) -> list[Row]:
-        infos = [TensorInfo(c.tensor.name, c.format, c.tensor.shape) for c in self.choices]
+    def _metadata(self) -> dict[str, MetadataValue]:
         key, value = QUANTIZED_BY
-        metadata: dict[str, MetadataValue] = {
+        return {
             key: value,  # first, in place of the input's
             **{k: v for k, v in self.file.metadata.items() if k != key},
             "general.file_type": np.uint32(self.preset.file_type),
             "general.quantization_version": np.uint32(2),
         }
-        with GGUFWriter(target, metadata, infos) as writer:
+
+    def _infos(self) -> list[TensorInfo]:
+        return [TensorInfo(c.tensor.name, c.format, c.tensor.shape) for c in self.choices]
+
+    def _write_file(self, target: Path) -> list[Row]:
+        with GGUFWriter(target, self._metadata(), self._infos()) as writer:
             return [self._write_tensor(choice, writer) for choice in self.choices]
 
     def _advance(self, nbytes: float) -> None:
@@ -211,7 +237,13 @@ class Run:
             search_gain_db=None if importance is None else decibels(*weighted),
             equalized=0 if scaled is None else int(np.count_nonzero(scaled != 1)),
             note=choice.note,
+            divergence=self._losses.get(tensor.name),
         )
+
+    def _formats(self) -> dict[str, type[ScaledFormat]]:
+        """Formats of the tensors whose scales are searched."""
+        searched = (choice for choice in self.choices if self._is_searched(choice))
+        return {c.tensor.name: c.format for c in searched if issubclass(c.format, ScaledFormat)}
 
     def _is_searched(self, choice: Choice) -> bool:
         """Whether scales are searched."""

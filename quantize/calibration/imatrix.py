@@ -18,7 +18,7 @@ import numpy as np
 
 from halfbyte.errors import FormatError
 from halfbyte.formats import ModelFile, gguf
-from halfbyte.formats.mapped import map_file
+from halfbyte.formats.mapped import Pages, map_file
 from halfbyte.formats.model_file import MetadataValue
 from halfbyte.outputs import write_file
 from halfbyte.quantize.calibration.statistics import Moments
@@ -73,8 +73,8 @@ def write_imatrix(
         sums = found.squares.astype(np.float32)
         counts = found.counts.astype(np.float32)[:, None]
         for suffix, values in ((_SUMS, sums), (_COUNTS, counts)):
-            data = F32.encode(np.ascontiguousarray(values)).reshape(-1)
-            tensors.append(Tensor(name + suffix, F32, values.shape, data))
+            encoded = F32.encode(np.ascontiguousarray(values)).reshape(-1)
+            tensors.append(Tensor(name + suffix, F32, values.shape, encoded))
     write_gguf(path, metadata, tensors)
 
 
@@ -99,9 +99,9 @@ def _checked(path: Path, tensor: Tensor, means: F32Array) -> F32Array:
     return means
 
 
-def _read_gguf(path: Path, pages: object) -> dict[str, F32Array]:
-    file = gguf.read_gguf(path, pages)  # type: ignore[arg-type]
-    entries = {}
+def _read_gguf(path: Path, pages: Pages) -> dict[str, F32Array]:
+    file = gguf.read_gguf(path, pages)
+    entries: dict[str, F32Array] = {}
     for name, tensor in file.tensors.items():
         if not name.endswith(_SUMS):
             continue
@@ -114,7 +114,8 @@ def _read_gguf(path: Path, pages: object) -> dict[str, F32Array]:
             raise FormatError(
                 f"{path}: tensor {name!r}: expected {len(sums)} counts, found {len(rows)}"
             )
-        entries[name.removesuffix(_SUMS)] = sums / np.maximum(rows, 1)[:, None]
+        means = sums / np.maximum(rows, np.float32(1))[:, None]
+        entries[name.removesuffix(_SUMS)] = means.astype(np.float32, copy=False)
     return entries
 
 
@@ -146,7 +147,7 @@ def _read_old(path: Path, data: memoryview) -> dict[str, F32Array]:
         calls = number("number of calls", (1 << 31) - 1)
         size = 4 * number("number of values", _MAX_VALUES)
         values = np.frombuffer(take(size, f"values of {name!r}"), "<f4")
-        entries[name] = values / np.float32(max(calls, 1))
+        entries[name] = (values / np.float32(max(calls, 1))).astype(np.float32, copy=False)
     return entries
 
 

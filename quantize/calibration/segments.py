@@ -7,7 +7,7 @@ is in windows that fit the context; each is read in one run, from position 0.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -61,6 +61,12 @@ class Segment:
         tensors = [_matrix(instruction) for instruction in self.program.instructions]
         return {tensor.name: tensor for tensor in tensors if tensor is not None}
 
+    def uses(self, names: Container[str]) -> bool:
+        """Whether it uses a tensor of one of these names, or a part of it."""
+        values = (buffer.value for buffer in self.program.buffers)
+        tensors = (value for value in values if isinstance(value, Tensor))
+        return any((tensor.whole or tensor).name in names for tensor in tensors)
+
 
 class Segments:
     """A model's layers, to run over windows of tokens.
@@ -80,12 +86,16 @@ class Segments:
     def __len__(self) -> int:
         return len(self._segments)
 
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
     def __getitem__(self, number: int) -> Segment:
         return self._segments[number]
 
-    def with_weights(self, number: int, tensors: Mapping[str, Tensor]) -> Segment:
-        """A segment with other tensors in place of those of the same name."""
-        return self._cut(tensors)[number] if tensors else self._segments[number]
+    def changed(self, tensors: Mapping[str, Tensor]) -> dict[int, Segment]:
+        """By number, the segments that use some tensors, with others of the same names."""
+        cut = self._cut(tensors)
+        return {n: segment for n, segment in enumerate(cut) if segment.uses(tensors)}
 
     def start(self) -> list[State]:
         """What the first segment reads, of each window."""

@@ -24,9 +24,9 @@ def write_files(folder: Path, storyteller: Path) -> None:
     """Write all files that commands and programs of the pages read."""
     _write_language_models(folder, storyteller)
     _write_graphs(folder)
-    story = "Once upon a time, there was a little dog named Tim. He liked to play in the garden.\n"
     (folder / "prompt.txt").write_text("Once upon a time")
-    (folder / "book.txt").write_text(story * 4)
+    stories = (Path(__file__).parents[1] / "data/storyteller-heldout.txt").read_text("utf-8")
+    (folder / "book.txt").write_text(stories[:1500], "utf-8")
     write_json(folder / "tokenizer.json", tokenizer_json())
 
 

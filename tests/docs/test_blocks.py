@@ -37,6 +37,8 @@ NOT_RUN = {
     "halfbyte web": "needs Pyodide, and serves without end; tests/browser does",
     "halfbyte device measure": "takes three minutes; tests/device does it with fewer rounds",
     "quantize model.gguf --type Q3_K_M --method gptq": "the model writes 8,192 tokens for seconds",
+    "quantize model.gguf --bits 5": "measures every matrix; tests/quantize/test_budget.py does",
+    "quantize model.gguf --size 700KB": "likewise",
     "halfbyte fit llama-1b": "a model of a billion weights",
     "halfbyte eval mobilenet-int8.onnx": "shows how one processor rounds",
     "python tools/build_wasm.py": "compiles; `make test` does",

@@ -12,6 +12,7 @@ import xllamacpp
 
 import halfbyte
 from halfbyte.quantize import quantize_file
+from halfbyte.quantize.calibration import texts
 from halfbyte.quantize.gguf_writer import write_gguf
 from halfbyte.text.opening import open_model
 from halfbyte.weights import F32, Tensor
@@ -103,6 +104,16 @@ def test_distributions_agree(source: Path, kind: str, steps: int, tmp_path: Path
     with halfbyte.load(target) as model:
         ours = log_softmax(model.logits(ids[:-1]))
     assert divergence(theirs, ours) <= BOUNDS[kind]
+
+
+def test_a_compensated_file(
+    storyteller: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(texts.own_windows, "__defaults__", (300,))
+    quantize_file(storyteller, "int4", tmp_path / "model.gguf", method="gptq", threads=1)
+    ids, theirs = distributions(tmp_path / "model.gguf", 40)
+    with halfbyte.load(tmp_path / "model.gguf") as model:
+        assert divergence(theirs, log_softmax(model.logits(ids[:-1]))) <= BOUNDS["int4"]
 
 
 def test_divergence_notices_a_difference(storyteller: Path, tmp_path: Path) -> None:

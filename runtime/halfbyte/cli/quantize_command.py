@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from halfbyte.cli.common import add_debug, add_lora, useful_threads
+from halfbyte.cli.common import add_debug, add_lora, size, useful_threads
 from halfbyte.cli.parser import Parser, numbers, whole
 from halfbyte.cli.pull import located
 from halfbyte.cli.replacing import add_force, is_own_gguf, is_own_json, is_own_onnx, may_replace
@@ -23,7 +23,12 @@ from halfbyte.outputs import write_text
 from halfbyte.quantize.methods import METHODS
 from halfbyte.quantize.onnx import Normalization, Options, quantize_onnx
 from halfbyte.quantize.presets import ALIASES, canonical, presets
-from halfbyte.quantize.quantizer import default_output, quantize_file, refuse_to_replace
+from halfbyte.quantize.quantizer import (
+    budget_of,
+    default_output,
+    quantize_file,
+    refuse_to_replace,
+)
 from halfbyte.quantize.recipe import parse_keep, split_keep
 from halfbyte.quantize.report import Report
 
@@ -34,6 +39,10 @@ EXAMPLES = (
     "quantize SmolLM2-135M --int4 -o smollm2.gguf    a Hugging Face folder",
     "quantize model.gguf --int4 --calibrate book.txt   half the loss, in the same bytes",
     "quantize model.gguf --type Q3_K_M --method gptq   the model writes the text itself",
+    "quantize model.gguf --bits 3.5                   writes model-3.5bits.gguf",
+    "quantize model.gguf --size 600MB --calibrate book.txt",
+    "quantize model.gguf --type Q4_K_M --imatrix imatrix.gguf",
+    "quantize model.gguf --int4 --calibrate book.txt --write-imatrix imatrix.gguf",
     "quantize model.gguf --int4 --keep '*.ffn_down.weight=Q8_0' --json report.json --force",
     "quantize model-q8_0.gguf --int4 --requantize --pure --rtn --verbose --threads 2",
     "quantize stories.bin --bf16 --tokenizer tokenizer.bin",
@@ -102,6 +111,14 @@ def make_parser() -> Parser:
         "--type", dest="kind", type=canonical, choices=[*presets()], metavar="TYPE",
         help=f"by GGUF's or llama.cpp's name: {', '.join(presets())}",
     )  # fmt: skip
+    kind.add_argument(
+        "--bits", type=float, metavar="B",
+        help="mean bits per weight, such as 3.5: what each matrix loses is measured, and types are "
+        "chosen so that all lose the least together",
+    )  # fmt: skip
+    kind.add_argument(
+        "--size", type=size, metavar="SIZE", help="the same, for a file of this size, such as 600MB"
+    )
     parser.add_argument(
         "-o",
         "--output",
@@ -213,7 +230,9 @@ def run(arguments: Sequence[str]) -> int:
     options = make_parser().parse_args(arguments)
     options.model = located(options.model)
     onnx = is_onnx_file(options.model)
-    output = options.output or default_output(options.model, options.kind, _SUFFIXES[onnx])
+    budget = budget_of(options.bits, options.size)
+    named = options.kind if budget is None else budget.name
+    output = options.output or default_output(options.model, named, _SUFFIXES[onnx])
     adapters = [path for path, _ in options.lora]
     refuse_to_replace(output, options.model, options.tokenizer, *adapters, *_beside(options.model))
     is_own = is_own_onnx if onnx else is_own_gguf
@@ -252,8 +271,10 @@ def _quantize_gguf(options: argparse.Namespace, bar: Bar) -> Report:
             raise HalfbyteError(f"{options.model}: --{shown} is for ONNX models")
     return quantize_file(
         options.model,
-        options.kind,
+        options.kind or "int8",
         options.output,
+        bits=options.bits,
+        size=options.size,
         tokenizer=options.tokenizer,
         keep=[parse_keep(text) for text in options.keep],
         method=options.rounding,
@@ -274,6 +295,8 @@ def _quantize_onnx(options: argparse.Namespace, bar: Bar) -> Report:
         raise HalfbyteError(f"{options.model}: --tokenizer is for llama2.c models")
     if options.lora:
         raise HalfbyteError(f"{options.model}: --lora is for language models")
+    if options.kind is None:
+        raise HalfbyteError(f"{options.model}: --bits and --size are for language models")
     if options.imatrix or options.write_imatrix:
         raise HalfbyteError(f"{options.model}: an imatrix is for language models")
     if options.rounding not in (None, "rtn"):

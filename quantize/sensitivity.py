@@ -1,0 +1,147 @@
+"""How much a model's predictions change when one of its tensors is quantized.
+
+A tensor's loss is the mean KL divergence of the next token's distribution when only this tensor is
+in its smallest format: the model runs from the tensor's layer on. For the other formats it is this
+figure times the ratio of the errors |(W - Q) X^T|^2 in the matrix's outputs, since KL grows with
+the square of small changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.quantize.allocation import Option
+from halfbyte.quantize.calibration.segments import Segments, State, Tokens
+from halfbyte.quantize.calibration.statistics import Moments, Statistics
+from halfbyte.quantize.encode import SLICE
+from halfbyte.quantize.methods import GRAM_BYTES, Task
+from halfbyte.weights import FORMATS, F32Array, ScaledFormat, Tensor
+
+F64 = npt.NDArray[np.float64]
+
+FORMAT_NAMES = (
+    "Q2_K", "Q3_K", "IQ4_XS", "MXFP4", "Q4_K", "IQ4_NL", "Q4_0", "Q5_K", "Q5_0", "Q5_1", "Q6_K",
+    "Q8_0",
+)  # fmt: skip
+TOKENS = 512  # of the runs for one tensor
+_ROWS = 256  # of a tensor, whose errors are measured
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """A tensor's formats, and what each costs."""
+
+    formats: Sequence[type[ScaledFormat]]
+    options: Sequence[Option]
+
+
+def candidates(tensor: Tensor) -> list[type[ScaledFormat]]:
+    """The formats that a tensor may take, the smallest first."""
+    known = [FORMATS[name] for name in FORMAT_NAMES]
+    fitting = [f for f in known if issubclass(f, ScaledFormat) and tensor.columns % f.block == 0]
+    return sorted(fitting, key=lambda f: f.row_bytes(tensor.columns))
+
+
+def measure(task: Task, names: Sequence[str]) -> dict[str, Sensitivity]:
+    """The sensitivity of the named tensors of a task's model; its formats do not matter."""
+    windows = _some(task.windows)
+    segments = Segments(task.file, windows, task.threads)
+    states, moments = [segments.start()], dict[str, Moments]()
+    for segment in segments:
+        statistics = Statistics(GRAM_BYTES)
+        states.append(list(segments.run(segment, states[-1], statistics)))
+        for name, found in statistics.moments.items():
+            moments.setdefault(name, found)
+    expected = _distributions(states.pop())
+    measured = {}
+    for name in names:
+        tensor = task.file.tensors[name]
+        formats = candidates(tensor)
+        errors = _errors(task, tensor, formats, moments.get(name))
+        encoded = _encoded(task, tensor, formats[0], moments.get(name))
+        loss = _divergence(segments, states, {name: encoded}, expected)
+        top = errors[0] or 1.0
+        sizes = [tensor.row_count * f.row_bytes(tensor.columns) for f in formats]
+        options = [Option(s, loss * e / top) for s, e in zip(sizes, errors, strict=True)]
+        measured[name] = Sensitivity(formats, options)
+        task.done(1 / len(names))
+    return measured
+
+
+def _some(windows: Sequence[Tokens]) -> list[Tokens]:
+    """Windows of `TOKENS` tokens together, from all parts of the text."""
+    order = np.random.default_rng(0).permutation(len(windows))
+    some, total = [], 0
+    for number in order:
+        some.append(windows[number][: TOKENS - total])
+        total += len(some[-1])
+        if total >= TOKENS:
+            break
+    return some
+
+
+def _importance(tensor: Tensor, moments: Moments | None) -> F32Array:
+    if moments is None:  # no product reads it
+        return np.ones((1, tensor.columns), np.float32)
+    return moments.means()
+
+
+def _encoded(
+    task: Task, tensor: Tensor, format_: type[ScaledFormat], moments: Moments | None
+) -> Tensor:
+    importance = _importance(tensor, moments)
+    rows = tensor.row_count // len(importance)
+    step = max(1, SLICE // tensor.columns)
+    parts = []
+    for number, weights in enumerate(importance):
+        for first in range(0, rows, step):
+            x = task.values(tensor, number * rows + first, min(step, rows - first))
+            parts.append(task.codec.search(format_, x, weights)[0])
+    return Tensor(tensor.name, format_, tensor.shape, np.concatenate(parts).reshape(-1))
+
+
+def _errors(
+    task: Task, tensor: Tensor, formats: Sequence[type[ScaledFormat]], moments: Moments | None
+) -> list[float]:
+    """The mean square error in the outputs of some rows, by each format."""
+    importance = _importance(tensor, moments)
+    matrix = int(moments.counts.argmax()) if moments is not None else 0
+    rows = tensor.row_count // len(importance)
+    step = max(1, rows // _ROWS)
+    x = np.concatenate([task.values(tensor, matrix * rows + i, 1) for i in range(0, rows, step)])
+    errors = []
+    for format_ in formats:
+        encoded, _ = task.codec.search(format_, x, importance[matrix])
+        off = x - task.codec.decode(format_, encoded, tensor.columns)
+        if moments is None or moments.grams is None:
+            errors.append(float((np.square(off) @ importance[matrix]).sum()))
+        else:
+            errors.append(float(((off @ moments.grams[matrix]) * off).sum()))
+    return [max(error, 0.0) for error in errors]
+
+
+def _divergence(
+    segments: Segments, states: Sequence[Sequence[State]], tensors: Mapping[str, Tensor],
+    expected: F64,
+) -> float:  # fmt: skip
+    """Mean KL with other tensors, from what each segment reads."""
+    changed = segments.changed(tensors)
+    first = min(changed, default=len(segments) - 1)
+    current = states[first]
+    for number in range(first, len(segments)):
+        segment = changed.get(number, segments[number])
+        current = list(segments.run(segment, current))
+    actual = _distributions(current)
+    return float((np.exp(expected) * (expected - actual)).sum(axis=1).mean())
+
+
+def _distributions(states: Sequence[State]) -> F64:
+    """Logarithms of probabilities [tokens, vocabulary]."""
+    z = np.concatenate([state["logits"] for state in states]).astype(np.float64)
+    z -= z.max(axis=1, keepdims=True)
+    shifted: F64 = z - np.log(np.exp(z).sum(axis=1, keepdims=True))
+    return shifted
