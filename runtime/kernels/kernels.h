@@ -481,6 +481,7 @@ UNARY(hard_swish)
 UNARY(tanh)
 UNARY(erf)
 UNARY(exp)
+UNARY(log)
 UNARY(sqrt)
 UNARY(reciprocal)
 UNARY(neg)
@@ -566,6 +567,16 @@ KERNEL(conv2d, CONV_UNITS(a), CONV_GRAIN(CONV_UNITS(a)),
        a->kernel_h * a->kernel_w * (a->c / a->groups) * UNIT_CHANNELS * STRIP_PIXELS,
        OUT(f32, y) IN(f32, w) IN(f32, bias) IN(f32, x) IN(f32, r) INT(m) INT(groups)
        WINDOWS FLOAT(lo) FLOAT(hi))
+
+/* ---- conv/winograd.inc ---- */
+
+/* conv2d for kernels of 3 x 3 pixels, without strides, dilations and groups, by Winograd's F(2 x 2,
+ * 3 x 3). w[16, m / 16, c, 16] are sixteen matrices in panels, of the kernels' transforms. c is a
+ * multiple of 16. May use FMA. */
+KERNEL(conv2d_winograd, a->n * WINOGRAD_SPANS(a) * WINOGRAD_GROUPS(a->m), 1,
+       16 * PATCHES * 64 * a->c,
+       OUT(f32, y) IN(f32, w) IN(f32, bias) IN(f32, x) IN(f32, r) INT(m) INT(n) INT(h) INT(v)
+       INT(c) INT(p) INT(q) INT(top) INT(left) FLOAT(lo) FLOAT(hi))
 
 /* ---- conv/quantized.inc ---- */
 

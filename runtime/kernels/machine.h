@@ -318,6 +318,11 @@ enum { STRIP_PIXELS = 56, UNIT_CHANNELS = 32 };
 #define PARTS_OF(channels) (((channels) + UNIT_CHANNELS - 1) / UNIT_CHANNELS)
 #define CONV_UNITS(a) \
   ((a)->n * (a)->groups * SPANS_OF((a)->p * (a)->q) * PARTS_OF((a)->m / (a)->groups))
+/* A unit of one by Winograd: so many patches of 2 x 2 results, and 64 channels */
+enum { PATCHES = SMALL_FILE ? 16 : 36 };
+#define WINOGRAD_PATCHES(a) (((a)->p + 1) / 2 * (((a)->q + 1) / 2))
+#define WINOGRAD_SPANS(a) ((WINOGRAD_PATCHES(a) + PATCHES - 1) / PATCHES)
+#define WINOGRAD_GROUPS(channels) (((channels) + 63) / 64)
 /* Each chunk gathers its windows again, so it has several units if that leaves eight chunks. */
 #define CONV_GRAIN(units) ((units) < 16 ? 1 : (units) < 32 ? 2 : 4)
 /* Each chunk of depthwise rows rearranges its weights again, and neighbouring rows share inputs. */

@@ -56,7 +56,7 @@ typedef struct {
   int64_t units, grain, cost;
 } work;
 
-static work work_of(const hb_instruction* instruction) {
+SMALL static work work_of(const hb_instruction* instruction) {
   const void* arguments = instruction->slot;
   work result = {0, 1, 0};
   switch (instruction->kernel) {

@@ -483,15 +483,31 @@ def test_training_is_not_inference() -> None:
 
 @pytest.mark.parametrize(("shape", "is_bias"), [
     ((1, 8, 1, 1), True), ((8, 1, 1), True), ((1, 1, 8), False), ((8, 6, 8), False),
-    ((1,), False), ((8,), False), ((2, 8, 1, 1), False), ((1, 2, 8, 1, 1), False),
+    ((), True), ((1,), True), ((8,), False), ((2, 8, 1, 1), False), ((1, 2, 8, 1, 1), False),
 ])  # fmt: skip
-def test_constants_added_to_a_convolution(shape: tuple[int, ...], is_bias: bool) -> None:
-    """One number per channel is a bias; along another axis of the same size it is not."""
+@pytest.mark.parametrize("kind", ["Add", "Mul"])
+@pytest.mark.parametrize("bias", [False, True])
+def test_constants_after_a_convolution(
+    shape: tuple[int, ...], is_bias: bool, kind: str, bias: bool
+) -> None:
+    """One number per channel is a bias or a factor; along another axis of its size it is not."""
     g = Net()
     x = g.x(2, 4, 6, 8)
-    proto = g.proto(g.node("Add", conv(g, x, 4, 8), g.w(*shape)))
+    proto = g.proto(g.node(kind, conv(g, x, 4, 8, bias=bias), g.w(*shape)))
     check(proto, g.feeds)
-    assert ("Add" not in kinds(proto)) == is_bias
+    assert (kind not in kinds(proto)) == is_bias
+
+
+def test_constants_in_a_row_after_a_convolution() -> None:
+    """Also after a normalization; infinite ones are left."""
+    g = Net()
+    y = batch_norm(g, conv(g, g.x(2, 4, 6, 5), 4, 8), 8)
+    for kind, shape in (("Mul", (1, 8, 1, 1)), ("Add", (8, 1, 1)), ("Mul", (1,)), ("Add", ())):
+        y = g.node(kind, y, g.w(*shape))
+    assert fused(g, y) == {"Conv"}
+    g = Net()
+    y = g.node("Add", conv(g, g.x(1, 4, 6, 5), 4, 8), g.array(np.float32(-np.inf)))
+    assert fused(g, y) == {"Conv", "Add"}
 
 
 @pytest.mark.parametrize("activation", ["", "Relu"])

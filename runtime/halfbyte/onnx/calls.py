@@ -134,6 +134,10 @@ class Call:
 
     def __call__(self, inputs: Sequence[Any]) -> Sequence[Any]:
         self.check(inputs, [v.dtype if isinstance(v, np.ndarray) else None for v in inputs])
+        return self.run(inputs)
+
+    def run(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        """The results for inputs whose number and types were checked."""
         special = None
         if not self.definition.special:
             special = next((v.dtype for v in inputs if _is_special(v)), None)

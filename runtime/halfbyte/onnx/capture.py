@@ -226,7 +226,7 @@ class Capture(Forms):
         def meaning(*arrays: Array) -> tuple[Array, ...]:
             remaining = iter(arrays)
             given = [next(remaining) if isinstance(v, Value) else now(v) for v in inputs]
-            results = tuple(call(given))
+            results = tuple(call.run(given))
             shapes = [r.shape for r in results]
             if shapes != [shape for _, shape in specs]:
                 raise ProgramError(f"{where}: shapes {shapes}, which depend on values")

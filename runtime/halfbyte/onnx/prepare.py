@@ -122,6 +122,34 @@ def _optimize(model: Model, allowed: Allowed, *, is_body: bool = False) -> None:
     if any(node.graphs for node in model.graph.nodes):
         drop_unused(model.graph)
         _prepare_bodies(model, allowed)
+    model.graph.nodes[:] = _early(model)
+
+
+def _early(model: Model) -> list[Node]:
+    """The nodes, each before those ends of programs (see `capture`) that it does not need.
+
+    Later programs have fewer inputs then, which are copied. The ends stay in their order.
+    """
+    parts: list[list[Node]] = [[]]
+    ends: list[Node] = []  # each after its part
+    after: dict[str, int] = {}  # by values: the number of ends before
+    for node in model.graph.nodes:
+        step()
+        at = max((after.get(name, 0) for name in used_names(node)), default=0)
+        if _ends_program(node, model):
+            ends.append(node)
+            parts.append([])
+            at = len(ends)
+        else:
+            parts[at].append(node)
+        after |= dict.fromkeys(node.outputs, at)
+    groups = zip(parts, [[end] for end in ends] + [[]], strict=True)
+    return [node for part, end in groups for node in (*part, *end)]
+
+
+def _ends_program(node: Node, model: Model) -> bool:
+    definition = find(node.domain, node.op_type, node.version or model.opsets.get(node.domain, 1))
+    return definition is None or definition.dynamic or not definition.pure
 
 
 # ---- bodies of control flow ----------------------------------------------------------------------

@@ -11,7 +11,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from tests.core.ops import cases_conv, cases_graphs, cases_low_rank, cases_recurrent
+from tests.core.ops import (
+    cases_conv,
+    cases_graphs,
+    cases_low_rank,
+    cases_recurrent,
+    cases_winograd,
+)
 from tests.core.ops.case import EPS, TINY, Case, activations
 
 from halfbyte.core import ops
@@ -428,7 +434,8 @@ def all_cases() -> list[Case]:
     families = (
         _matmul, _matmul_int8, _extremes, _codes, _tables, _quantize, _norms, _rotary, _attention,
         _attention_q8_0, _elementwise, _fused, *cases_graphs.FAMILIES,
-        *cases_conv.FAMILIES, *cases_recurrent.FAMILIES, *cases_low_rank.FAMILIES,
-        *cases_encoder.FAMILIES, *cases_experts.FAMILIES, *cases_rotated.FAMILIES,
+        *cases_conv.FAMILIES, *cases_winograd.FAMILIES, *cases_recurrent.FAMILIES,
+        *cases_low_rank.FAMILIES, *cases_encoder.FAMILIES, *cases_experts.FAMILIES,
+        *cases_rotated.FAMILIES,
     )  # fmt: skip
     return [case for family in families for case in family()]

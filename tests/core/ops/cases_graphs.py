@@ -68,10 +68,16 @@ def unary() -> Iterator[Case]:
         attributes = {"function": function, "alpha": alpha, "beta": beta}
         for n in (1, 15, 16, 17, 100):
             x = activations(1, n + 40, spread=3)[0, 40:]
-            x = np.abs(x) + np.float32(0.01) if function in ("sqrt", "reciprocal") else x
+            positive = function in ("sqrt", "reciprocal", "log")
+            x = np.abs(x) + np.float32(0.01) if positive else x
             yield _unary_case(f"{function}-{n}", x, attributes)
-        if function not in ("sqrt", "reciprocal", "exp"):
+        if function not in ("sqrt", "reciprocal", "exp", "log"):
             yield _unary_case(f"{function}-edges", EDGES, attributes)
+    attributes = {"function": "log", "alpha": 0.0, "beta": 0.0}
+    x = np.array([1e-45, 1e-40, 1.1e-38, 0.7, 0.71, 1.42, 3.4e38], np.float32)
+    yield _unary_case("log-small", x, attributes)
+    special = np.array([[0.0, -0.0, np.inf, -np.inf, np.nan, -1.0, 1.0]], np.float32)
+    yield Case("log-exact", ops.unary, {"x": special}, attributes)
 
 
 def casts() -> Iterator[Case]:

@@ -76,6 +76,7 @@ from halfbyte.core.ops.rotated import (
     matmul_rotated,
     matmul_widened,
 )
+from halfbyte.core.ops.winograd import conv2d_winograd, pack_winograd
 
 __all__ = [
     "FUSED",
@@ -104,6 +105,7 @@ __all__ = [
     "conv2d_depthwise",
     "conv2d_depthwise_quantized",
     "conv2d_quantized",
+    "conv2d_winograd",
     "dequantize_linear",
     "dynamic_quantize",
     "expert_rows",
@@ -134,6 +136,7 @@ __all__ = [
     "pack_batched",
     "pack_kernels",
     "pack_quantized",
+    "pack_winograd",
     "quantize_linear",
     "quantize_tensor",
     "range_from",

@@ -88,6 +88,7 @@ UNARY: dict[str, Callable[[Any, float, float], Any]] = {
     "tanh": lambda x, a, b: a * np.tanh(x / a),
     "erf": lambda x, a, b: erf(x),
     "exp": lambda x, a, b: np.exp(x),
+    "log": lambda x, a, b: np.log(x),
     "sqrt": lambda x, a, b: np.sqrt(x),
     "reciprocal": lambda x, a, b: 1 / x,
     "neg": lambda x, a, b: -x,
@@ -113,8 +114,8 @@ def unary(x: F32, *, function: str, alpha: float = 1.0, beta: float = 0.0) -> F3
 
     relu max(x, 0); clip min(max(x, alpha), beta); leaky_relu x, and alpha x below 0; sigmoid
     1 / (1 + exp(-x)); hard_sigmoid min(max(alpha x + beta, 0), 1); hard_swish x times that of
-    x / 6 + 1 / 2; tanh, which is alpha tanh(x / alpha), ONNX's with an alpha of 1; erf, exp, sqrt,
-    reciprocal, neg, abs; softplus log(1 + exp(x)).
+    x / 6 + 1 / 2; tanh, which is alpha tanh(x / alpha), ONNX's with an alpha of 1; erf, exp, log,
+    sqrt, reciprocal, neg, abs; softplus log(1 + exp(x)).
 
     Source: ONNX's operators of these names.
     """

@@ -16,8 +16,8 @@ from halfbyte.onnx.fusion.attention import fuse_attention
 from halfbyte.onnx.fusion.broadcast import fuse_expanded
 from halfbyte.onnx.fusion.convolution import (
     fuse_activation,
+    fuse_affine,
     fuse_batch_norm,
-    fuse_bias,
     fuse_sums,
 )
 from halfbyte.onnx.fusion.gelu import fuse_activations
@@ -29,7 +29,7 @@ from halfbyte.onnx.fusion.spelled_out import spell_out
 
 PASSES = (
     spell_out, fuse_quantized, fuse_dynamic, fuse_expanded,
-    fuse_batch_norm, fuse_bias, fuse_activations, fuse_normalizations, fuse_attention,
+    fuse_batch_norm, fuse_affine, fuse_activations, fuse_normalizations, fuse_attention,
     fuse_linear, fuse_linear_activation, fuse_skips, fuse_sums, fuse_activation,
 )  # fmt: skip
 

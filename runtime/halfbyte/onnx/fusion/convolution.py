@@ -52,27 +52,63 @@ def _folded(vectors: list[Any], epsilon: float) -> tuple[Array, Array]:
     return factor, ((before - mean) * factor + shift).astype(np.float32)
 
 
-def fuse_bias(r: Rewriter) -> None:
-    """Add of a constant per channel after a convolution without a bias becomes its bias."""
-    for node in r.nodes("Add"):
+def fuse_affine(r: Rewriter) -> None:
+    """Mul and Add of constants per channel after a convolution change its weights and its bias."""
+    for node in r.nodes("Mul", "Add"):
         operands = r.split_constant(node)
-        conv = (
-            None
-            if operands is None or not r.used_once(operands[0])
-            else r.producer(operands[0], "Conv")
-        )
-        if conv is None or operands is None or len(conv.inputs) > 2:
+        if operands is None or not r.used_once(operands[0]):
             continue
-        weight = r.constant(conv.inputs[1])
-        value = operands[1]
-        if weight is None or value.dtype != np.float32:
+        conv = r.producer(operands[0], "Conv")
+        kernel = None if conv is None else _kernel(r, conv.inputs[1])
+        if conv is None or kernel is None:
             continue
-        channels = weight.shape[0]
-        spread = (1,) * (weight.ndim - value.ndim) + value.shape
-        if value.size != channels or len(spread) != weight.ndim or spread[1] != channels:
+        name, weight, factor = kernel
+        value = _by_channel(operands[1], weight)
+        bias = _bias(r, conv, len(weight))
+        if value is None or bias is None:
             continue
-        inputs = [*conv.inputs, r.add_constant(value.reshape(-1))]
-        r.replace(node, _conv(conv, inputs, node))
+        if node.op_type == "Add":
+            inputs = [*conv.inputs[:2], r.add_constant((bias + value).astype(np.float32))]
+            r.replace(node, _conv(conv, inputs, node))
+            continue
+        scaled = make_node(
+            SCALED_KERNEL, [name, r.add_constant(factor * value)], [r.fresh(name)],
+            domain=OWN, version=1,
+        )  # fmt: skip
+        inputs = [conv.inputs[0], scaled.outputs[0]]
+        if len(conv.inputs) > 2:
+            inputs.append(r.add_constant((bias * value).astype(np.float32)))
+        r.replace(node, scaled, _conv(conv, inputs, node))
+
+
+def _kernel(r: Rewriter, name: str) -> tuple[str, Array, Array] | None:
+    """The constant weights of a convolution by their name, and the factors of its outputs."""
+    scaled = r.producer(name, SCALED_KERNEL, domain=OWN)
+    factor = None if scaled is None else r.constant(scaled.inputs[1])
+    name = name if scaled is None else scaled.inputs[0]
+    weight = r.constant(name)
+    if weight is None or weight.ndim < 3 or weight.dtype != np.float32:
+        return None
+    return name, weight, np.ones(len(weight)) if factor is None else factor
+
+
+def _by_channel(value: Array, weight: Array) -> Array | None:
+    """A finite float32 constant as one number for each output of a convolution, in float64."""
+    spread = (1,) * (weight.ndim - value.ndim) + value.shape
+    channels = len(weight)
+    if value.dtype != np.float32 or len(spread) != weight.ndim or not np.isfinite(value).all():
+        return None
+    if value.size != 1 and (value.size != channels or spread[1] != channels):
+        return None
+    return np.broadcast_to(value.reshape(-1), channels).astype(np.float64)
+
+
+def _bias(r: Rewriter, conv: Node, channels: int) -> Array | None:
+    """The bias of a convolution in float64; None if it is not constant."""
+    if len(conv.inputs) < 3 or not conv.inputs[2]:
+        return np.zeros(channels)
+    bias = r.constant(conv.inputs[2])
+    return None if bias is None or bias.shape != (channels,) else bias.astype(np.float64)
 
 
 def fuse_activation(r: Rewriter) -> None:

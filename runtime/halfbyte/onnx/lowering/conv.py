@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from halfbyte.core import ops
+from halfbyte.core.ops.panels import PANEL
 from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.lowering.elementwise import apply, combine
 from halfbyte.onnx.lowering.linear import vector
@@ -24,6 +25,7 @@ from halfbyte.onnx.sizes import is_named
 from halfbyte.onnx.values import Array, Operand, Value, key_of, sizes_of
 
 _INFINITE = float("inf")
+MIN_WINOGRAD = 512  # pairs of channels
 COPIES = 4  # results for each channel, up to which a convolution is depthwise
 _FUNCTIONS = {"LeakyRelu": "leaky_relu", "Sigmoid": "sigmoid", "Tanh": "tanh",
               "HardSigmoid": "hard_sigmoid"}  # fmt: skip
@@ -98,12 +100,31 @@ def _convolved(
         y = ops.conv2d_depthwise(image(c, x), weight, bias, **window.attributes, **limits)
     elif (together := _together(w, window, group, exactly=z is not None)) > 1:
         return _few(c, x, w, b, z, window, together, limits)
+    elif group == 1 and _by_winograd(w, window):
+        weight = floats(c, w, "winograd", lambda: ops.pack_winograd(w))
+        operands = [image(c, x), weight, bias, *([image(c, z)] if isinstance(z, Value) else [])]
+        places = {name: window.attributes[name] for name in ("p", "q", "top", "left")}
+        y = ops.conv2d_winograd(*operands, **places, **limits)
     else:
         weight = floats(c, w, f"packed {group}", lambda: ops.pack_kernels(w, group))
         operands = [image(c, x), weight, bias]
         operands += [image(c, z)] if isinstance(z, Value) else []
         y = ops.conv2d(*operands, groups=group, **window.attributes, **limits)
     return result(c, y, len(x.shape))
+
+
+def _by_winograd(w: Array, window: Sliding) -> bool:
+    """Whether Winograd's convolution is faster: few channels leave its products too short, and
+    results that do not fill their patches of 2 x 2 are computed in vain.
+    """
+    a, (m, channels, *kernel) = window.attributes, w.shape
+    once = all(a[name] == 1 for name in ("stride_h", "stride_w", "dilation_h", "dilation_w"))
+    if not once or kernel != [3, 3] or channels % PANEL or m * channels < MIN_WINOGRAD:
+        return False
+    if is_named(a["p"]) or is_named(a["q"]):
+        return True
+    patches = -(-a["p"] // 2) * -(-a["q"] // 2)
+    return patches >= PANEL and 16 * patches <= 5 * a["p"] * a["q"]
 
 
 def _together(w: Array, window: Sliding, group: int, *, exactly: bool) -> int:

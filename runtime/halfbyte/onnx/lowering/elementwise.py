@@ -21,7 +21,7 @@ _BYTES = {"bool": "u8", "u8": "u8", "i8": "i8"}
 _PAIRS = {"Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div"}
 _FUNCTIONS = {
     "Relu": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh", "Erf": "erf", "Exp": "exp",
-    "Sqrt": "sqrt", "Reciprocal": "reciprocal", "Neg": "neg", "Abs": "abs",
+    "Log": "log", "Sqrt": "sqrt", "Reciprocal": "reciprocal", "Neg": "neg", "Abs": "abs",
     "HardSwish": "hard_swish", "Softplus": "softplus",
 }  # fmt: skip
 

@@ -18,6 +18,7 @@ from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.lowering.blocks import block_weight
 from halfbyte.onnx.lowering.move import side_by_side
 from halfbyte.onnx.lowering.registry import MICROSOFT, OWN, lower
+from halfbyte.onnx.lowering.sliding import without_subnormals
 from halfbyte.onnx.lowering.strides import Dimension, broadcast, joined, row_major
 from halfbyte.onnx.sizes import broadcast_shapes
 from halfbyte.onnx.values import Array, Operand, Value, key_of, sizes_of
@@ -35,7 +36,7 @@ def panels(c: Capture, w: Array, *, transposed: bool = False, scale: float = 1.0
 
     def make() -> Buffer:
         rows = w if transposed else w.T
-        packed = pack_panels(rows if scale == 1 else rows * np.float32(scale))
+        packed = without_subnormals(pack_panels(rows if scale == 1 else rows * np.float32(scale)))
         return c.program.constant(f"{c.weights.name(w) or 'matrix'} in panels", packed)
 
     return c.weights.get(w, f"panels {transposed} {scale}", make)

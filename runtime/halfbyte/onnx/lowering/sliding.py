@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from halfbyte.core.buffer import Buffer
 from halfbyte.errors import ProgramError
 from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.reference._windows import counts, make_window
 from halfbyte.onnx.sizes import is_named
 from halfbyte.onnx.values import Array, Value, sizes_of
+
+_NORMAL = np.finfo(np.float32).tiny
 
 
 class Sliding:
@@ -117,4 +121,22 @@ def result(c: Capture, y: Buffer, rank: int) -> Value:
 def floats(c: Capture, array: Array, layout: str, make: Callable[[], Array]) -> Buffer:
     """A constant in the layout of this name, shared by all programs."""
     name = c.weights.name(array) or "kernel"
-    return c.weights.get(array, layout, lambda: c.program.constant(f"{name}:{layout}", make()))
+
+    def placed() -> Buffer:
+        return c.program.constant(f"{name}:{layout}", without_subnormals(make()))
+
+    return c.weights.get(array, layout, placed)
+
+
+def without_subnormals(w: Array) -> Array:
+    """Weights without those below float32's normal numbers, if others are above 2^-100.
+
+    Processors take a hundred times as long for products with them, which are less than the
+    rounding of the others'.
+    """
+    parts = np.array_split(w.reshape(-1), max(1, w.size >> 20))  # of 4 MB: copies stay small
+    if not any((part[np.abs(part) < _NORMAL] != 0).any() for part in parts):
+        return w
+    if not max(np.abs(part).max() for part in parts) > 2.0**-100:
+        return w
+    return np.where(np.abs(w) < _NORMAL, np.float32(0), w)

@@ -57,6 +57,8 @@ def gather_nd(data: Array, indices: Array, *, batch_dims: int = 0) -> Array:
         raise ValueError(f"batches {list(batch)} and {list(indices.shape[:batch_dims])}")
     shape = (*indices.shape[:-1], *data.shape[batch_dims + depth :])
     check_elements(shape, data.dtype.itemsize)
+    if depth == 1 and not batch_dims:
+        return take(data, indices.reshape(-1), 0).reshape(shape)
     between = (1,) * (indices.ndim - 1 - batch_dims)
     grids: tuple[Array, ...] = np.indices(batch, sparse=True)
     leading = [grid.reshape(*grid.shape, *between) for grid in grids]
