@@ -117,6 +117,7 @@ judge: $(VENV)/.installed-dev
 	@$(VENV)-judge/bin/python -m pip install --quiet --editable ".[judge]"
 	@$(VENV)-judge/bin/python -m tests.judges.architectures
 	@$(VENV)-judge/bin/python -m tests.judges.adapters
+	@$(VENV)-judge/bin/python -m tests.judges.gradients
 	@$(VENV)-judge/bin/python -m tests.judges.encoders
 	@$(VENV)-judge/bin/python -m tests.judges.onnx_models
 

@@ -317,21 +317,26 @@ def operator_of(kernel: str) -> Operator | None:
 
 def operator(onnx: str, signature: str, **traits: Any) -> Callable[[Callable[..., Any]], Operator]:
     """Declare an operator by its meaning; `traits` are other attributes of :class:`Operator`."""
-    left, _, right = signature.partition("->")
 
     def declare(meaning: Callable[..., Any]) -> Operator:
-        parameters = inspect.signature(meaning).parameters.values()
-        named = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
-        attributes = tuple(p.name for p in named)
-        defaults = {p.name: p.default for p in named if p.default is not p.empty}
-        name = meaning.__name__
-        new = Operator(
-            name, onnx, _parse(left), _parse(right), attributes, meaning, defaults, **traits
-        )
-        object.__setattr__(new, "__doc__", meaning.__doc__)
-        OPERATORS[name] = new
+        new = unlisted(onnx, signature, meaning, **traits)
+        OPERATORS[new.name] = new
         if new.parts:
             FUSED[new.parts] = new
         return new
 
     return declare
+
+
+def unlisted(onnx: str, signature: str, meaning: Callable[..., Any], **traits: Any) -> Operator:
+    """An operator that `OPERATORS` does not list."""
+    left, _, right = signature.partition("->")
+    parameters = inspect.signature(meaning).parameters.values()
+    named = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
+    attributes = tuple(p.name for p in named)
+    defaults = {p.name: p.default for p in named if p.default is not p.empty}
+    new = Operator(
+        meaning.__name__, onnx, _parse(left), _parse(right), attributes, meaning, defaults, **traits
+    )
+    object.__setattr__(new, "__doc__", meaning.__doc__)
+    return new

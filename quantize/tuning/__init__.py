@@ -1,0 +1,5 @@
+"""Tuning: a quantized model whose logits match the float model's.
+
+`gradients` has the gradient of each operator, and `reverse` is the pass that makes a program of
+gradients from a captured one.
+"""
