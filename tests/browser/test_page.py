@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 from tests.browser.conftest import visitor_of
-from tests.browser.test_chat import say
+from tests.browser.test_chat import answer, say
 from tests.browser.visitor import DROP, MACHINE, PROMPT, READY, User, pictures, works
 from tests.formats.folders import write_folder
 from tests.support.http_server import Server as ModelServer
@@ -202,5 +202,11 @@ def test_the_export_on_any_host(browser: Browser, exported: str, golden: str) ->
     user.page.click("#chat-tab")  # fetches the site's own chat model
     expect(user.page.locator("#model-name")).to_have_text(CHAT_MODEL.name, timeout=READY)
     user.page.locator("#temperature").fill("0")
+    expect(user.page.locator("#chat-about")).to_contain_text("a toy of five million weights")
     assert [say(user, question, 200) for question in QUESTIONS] == ANSWERS
+    expect(user.page.locator("#chat-start")).to_be_hidden()
+    user.page.click("#anew")
+    user.page.click("#starters button >> nth=0")  # "Who are you?"
+    expect(user.page.locator("#chat-log .user")).to_have_text("Who are you?")
+    assert answer(user).startswith("I'm Crumb, a tiny language model")
     context.close()

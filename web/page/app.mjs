@@ -103,6 +103,7 @@ const onMessage = {
     problem("");
     showModel(model);
     state.talks = model.chat;
+    $("chat-about").hidden = !state.site.chat_model || state.address !== absolute(state.site.chat_model);
     if (!state.chosen) showTemperature(model.temperature ?? TEMPERATURE);
     $("views").hidden = !(state.talks || state.site.chat_model);
     show(state.talks ? "chat" : "text");

@@ -47,6 +47,11 @@ export function chat({ write, problem }) {
     return element;
   }
 
+  // Ways to begin are offered until something has been said.
+  function offer() {
+    $("chat-start").hidden = messages.some(({ role }) => role === "user");
+  }
+
   // Shows the first messages of this conversation, and forgets the others.
   function cut(count) {
     const kept = messages.slice(0, count);
@@ -61,6 +66,7 @@ export function chat({ write, problem }) {
       if (role === "user") addQuestion(content);
       if (role === "system") add("system", content);
     }
+    offer();
   }
 
   function edit(place) {
@@ -84,6 +90,7 @@ export function chat({ write, problem }) {
     $("chat-log").replaceChildren();
     $("chat-speed").textContent = "";
     problem("");
+    offer();
     const system = $("system").value.trim();
     if (!system) return;
     messages = [{ role: "system", content: system }];
@@ -152,6 +159,7 @@ export function chat({ write, problem }) {
     const asked = [...messages, question].map((message) => ({ role: message.role, content: message.content }));
     if (!write(view, { kind: "chat", messages: asked })) return false;
     messages.push(question);
+    offer();
     addQuestion(content);
     answer = addAnswer("");
     answer.setAttribute("aria-busy", "true");
@@ -163,6 +171,9 @@ export function chat({ write, problem }) {
     event.preventDefault();
     const content = $("message").value;
     if (content.trim() && !$("send").disabled && ask(content)) $("message").value = "";
+  });
+  $("starters").addEventListener("click", ({ target }) => {
+    if (target.matches("button") && !$("send").disabled && ask(target.textContent)) $("chat-log").focus();
   });
   $("message").addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
