@@ -185,3 +185,20 @@ def test_pyodide_cannot_be_loaded(browser: Browser, site: Site) -> None:
         )
         expect(user.page.locator("#run")).to_be_disabled()
         context.close()
+
+
+def test_a_first_visit_that_loses_the_network(browser: Browser, page_server: Server) -> None:
+    """A sentence says so; once the network is back, a click starts the page."""
+    context = browser.new_context(service_workers="block")
+    context.route("**/site.json", lambda route: route.abort())
+    user = User(context, page_server.address)
+    expect(user.page.locator("#failure-text")).to_have_text(
+        "halfbyte could not start: its server does not answer, or this device is offline. "
+        "Start again, or reload the page.",
+        timeout=READY,
+    )
+    context.unroute("**/site.json")
+    user.page.click("#again")
+    user.ready()
+    expect(user.page.locator("#failure")).to_be_hidden()
+    leave(context)

@@ -39,8 +39,8 @@ export async function addressOf(text, kind = "gguf") {
 
 // The file of a repository to open: of type `tag`, or the preferred one.
 async function chosen(repository, kind, tag) {
-  const answer = await fetch(`${HUB}/api/models/${repository}`).catch((error) => ({ status: error.message }));
-  if (!answer.ok) throw new Error(`${repository}: the hub answered ${answer.status}`);
+  const answer = await fetch(`${HUB}/api/models/${repository}`).catch(() => ({}));
+  if (!answer.ok) throw new Error(`${repository}: the hub ${answer.status ? `answered ${answer.status}` : "does not answer, or this device is offline"}`);
   const { siblings = [] } = await answer.json();
   const names = siblings.map(({ rfilename }) => rfilename).filter((name) => name.endsWith(`.${kind}`) && !NO_MODEL.test(name)).sort();
   if (!names.length) throw new Error(`${repository}: holds no ${kind.toUpperCase()} file`);

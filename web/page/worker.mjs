@@ -8,6 +8,7 @@ import { countBytes, fetchEarly, keepBytecode, keeps, startPyodide, unpack, unpa
 import { hasRelaxedSimd } from "./simd.mjs";
 import { locks } from "./storage.mjs";
 
+const UNREACHABLE = "its server does not answer, or this device is offline";
 const query = new URL(self.location.href).searchParams;
 const parts = {};
 let last = performance.now();
@@ -31,7 +32,7 @@ async function start() {
     mark("Python");
     return say("timing", { parts });
   }
-  const answer = await fetch("site.json");
+  const answer = await fetch("site.json").catch(() => { throw new Error(UNREACHABLE); });
   if (!answer.ok) throw new Error(`site.json: the server answered ${answer.status}`);
   const settings = await answer.json();
   say("settings", { settings });
