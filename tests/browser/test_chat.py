@@ -133,6 +133,11 @@ def test_copy_retry_edit_and_what_is_kept(talker: User, path: Path) -> None:
     assert page.locator("#chat-log .assistant").count() == 1
     assert page.locator("#chat-log .assistant").last.get_attribute("data-source") == answers[0]
     kept = page.locator("#chat-list li").count()
+    another = page.context.new_page()  # the browser keeps them for later visits
+    another.goto(page.url)
+    expect(another.locator("#chat-list .tool").first).to_have_text(QUESTIONS[0])
+    expect(another.locator("#chat-list li")).to_have_count(kept)
+    another.close()
     page.get_by_role("button", name=f"Remove “{QUESTIONS[0]}”").first.click()
     expect(page.locator("#chat-list li")).to_have_count(kept - 1)
     page.click("#anew")
