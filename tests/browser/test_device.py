@@ -75,7 +75,7 @@ def test_a_text_at_the_pace_of_a_slow_device(holder: User) -> None:
     choose(holder, SLOW)
     page = holder.page
     expect(page.locator("#heat-title")).to_have_text("Raspberry Pi Zero 2 W")
-    expect(page.locator("#headline-note")).to_have_text("as on Raspberry Pi Zero 2 W")
+    expect(page.locator("#headline-note")).to_have_text("as on the Raspberry Pi Zero 2 W")
     expect(page.locator("#heat-state")).to_contain_text("Cool:")
     speed = float(holder.get("heat-state").split()[1])
     before = points(holder, "#processor-line")
@@ -93,9 +93,9 @@ def test_heat_and_a_tab_that_is_slower(holder: User) -> None:
     holder.write("Once upon a time", 60)
     holder.run()
     expect(page.locator("#heat-state")).to_contain_text(
-        "This tab is slower than Samsung Galaxy S25"
+        "This tab is slower than the Samsung Galaxy S25"
     )
-    expect(page.locator("#headline-note")).to_have_text("slower than Samsung Galaxy S25")
+    expect(page.locator("#headline-note")).to_have_text("slower than the Samsung Galaxy S25")
     page.click("#later")
     expect(page.locator("#heat-state")).to_contain_text("Slowed by heat", timeout=READY)
     assert float(holder.get("case-c").split()[0]) > 40

@@ -63,7 +63,7 @@ export function deviceView({ send }) {
       if (message.name !== chosen) return;
       const name = bare(message.title);
       $("heat-title").textContent = name;
-      $("headline-note").textContent = message.refusal ? usual : message.slower ? `slower than ${name}` : `as on ${name}`;
+      $("headline-note").textContent = message.refusal ? usual : message.slower ? `slower than the ${name}` : `as on the ${name}`;
       $("heat-chart").hidden = $("heat-key").hidden = $("later").hidden = Boolean(message.refusal);
       $("heat-state").classList.toggle("problem", Boolean(message.refusal) || message.on === false);
       $("heat-state").textContent = message.refusal || verdict(message, name);
@@ -100,11 +100,11 @@ export function deviceView({ send }) {
 
 // How fast the device is now, and whether this tab can keep up.
 function verdict({ on, speed, kept, slower, skipping }, name) {
-  if (!on) return `${name} has switched itself off: it is too hot, or its battery is empty.`;
+  if (!on) return `The ${name} has switched itself off: it is too hot, or its battery is empty.`;
   if (skipping) return "Ten minutes of writing without a pause…";
   const now = `${figure(speed)} tokens/s`;
   const heat = kept < KEPT ? `Slowed by heat to ${now}, ${Math.round(100 * kept)} % of its cool speed.` : `Cool: ${now}.`;
-  return slower === null ? heat : `${heat} This tab is slower than ${name}: it writes ${figure(slower)}. The heat is that of the device at full speed.`;
+  return slower === null ? heat : `${heat} This tab is slower than the ${name}: ${figure(slower)} tokens/s. The heat is that of the device at full speed.`;
 }
 
 // What the simulation knows, for those who ask.
