@@ -6,11 +6,11 @@
 exports` makes an environment for that, gigabytes), and models that packages of PyPI carry. In int8
 both engines run the file that `quantize` writes.
 
-Each model has a process of its own, in which the engines take turns. The ratio is the median of the
-rounds' ratios, above 1 where halfbyte is faster; the difference is the largest one to ONNX
-Runtime's outputs, by the largest number of an output; NumPy's is the share of the time spent in
-operators without a kernel; opening lasts from the file to the first outputs. A model that fails
-says why.
+Each model has a process of its own, in which the engines take turns; one thread is timed by its
+own clock. The ratio is the median of the rounds' ratios, above 1 where halfbyte is faster; the
+difference is the largest one to ONNX Runtime's outputs, by the largest number of an output; NumPy's
+is the share of the time spent in operators without a kernel; opening lasts from the file to the
+first outputs. A model that fails says why.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from benches.figures import Series, add_json_option, digits, markdown, pytest_js
 from benches.onnx import zoo_files
 from benches.prepare import say
 from benches.turns import Contender, take_turns
-from benches.yardstick import yardstick
+from benches.yardstick import clock_of, yardstick
 
 ENGINES = ("halfbyte", "onnxruntime")
 HEADER = [
@@ -83,7 +83,9 @@ def measured(case: Case) -> list[Series]:
         "numpy": _share_of_numpy(path, case.threads, feeds),
     }
     contenders = [
-        Contender(results[engine], lambda s=session: s.run(None, feeds))
+        Contender(
+            results[engine], lambda s=session: s.run(None, feeds), clock=clock_of(case.threads)
+        )
         for engine, session in sessions.items()
     ]
     take_turns(contenders, yardstick("clock", case.threads), case.rounds)
