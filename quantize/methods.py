@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from halfbyte.quantize import compensation
 from halfbyte.quantize.calibration.segments import Segment, Segments, Tokens
 from halfbyte.quantize.calibration.statistics import Moments, Statistics
 from halfbyte.quantize.encode import SLICE, Codec
+from halfbyte.quantize.tuning.tuner import Schedule, check, tune
 from halfbyte.weights import U8, F32Array, ScaledFormat, Tensor
 
 GRAM_BYTES = 1 << 30  # of the inputs of a tensor; those that need more have second moments only
@@ -36,7 +38,11 @@ class Task:
     codec : Codec
     threads : int
     done : callable
-        Called with shares of the work, 1 in all.
+        Called with shares of the work; the method's `COSTS` in all.
+    note : callable
+        Called with what the report should say.
+    checkpoint : path or None
+        A file from which an interrupted run goes on.
     """
 
     file: ModelFile
@@ -45,6 +51,8 @@ class Task:
     codec: Codec
     threads: int = 1
     done: Callable[[float], None] = lambda share: None
+    note: Callable[[str], None] = lambda text: None
+    checkpoint: Path | None = None
 
     def values(self, tensor: Tensor, first: int, count: int) -> F32Array:
         """Rows of a tensor in floats."""
@@ -145,7 +153,41 @@ def _compensated(task: Task, tensors: Sequence[Tensor], found: Moments) -> dict[
     return {t.name: np.concatenate(each) for t, each in zip(tensors, parts, strict=True)}
 
 
+def tuned(task: Task) -> dict[str, U8]:
+    """As by `gptq`, then scales, minima and vectors by distillation; see `tuning`."""
+    size = max(1, sum(map(len, task.windows)) // len(task.windows))
+    schedule = Schedule.of(size)
+    check(task.file, task.windows)
+    encoded, start = gptq(task), dict[str, Tensor]()
+    for name, tensor in task.file.tensors.items():
+        start[name] = tensor
+        if (format_ := task.formats.get(name)) is not None:
+            if name not in encoded:
+                encoded[name] = weighted(task, tensor, np.ones((1, tensor.columns), np.float32))
+            start[name] = Tensor(name, format_, tensor.shape, encoded[name].reshape(-1))
+    done = 0
+
+    def progress(step: int, steps: int, loss: float) -> None:
+        nonlocal done
+        task.done((COSTS["tuned"] - 1) * (step - done) / steps)
+        done = step
+
+    result = tune(
+        task.file, start, task.windows, schedule, threads=task.threads,
+        checkpoint=task.checkpoint, progress=progress,
+    )  # fmt: skip
+    where = "on tokens that were held out"
+    task.note(
+        f"tuned: divergence {result.before:.3g} -> {result.after:.3g} nats {where}"
+        if result.step
+        else f"not tuned: no step made the divergence {where}, {result.before:.3g} nats, smaller"
+    )
+    return encoded | dict(result.encoded)
+
+
 _MIN_ROWS = 64  # that a Gram matrix needs
-METHODS: dict[str, Method] = {"search": search, "gptq": gptq}
-NEED_TOKENS = frozenset({"gptq"})
+METHODS: dict[str, Method] = {"search": search, "gptq": gptq, "tuned": tuned}
+COSTS = {"search": 1, "gptq": 1, "tuned": 9}
+"""How long methods take, in runs of the model over the tokens."""
+NEED_TOKENS = frozenset({"gptq", "tuned"})
 """Those that have the model write a text where none is given."""

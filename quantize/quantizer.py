@@ -87,11 +87,13 @@ def quantize_file(
         measured, and types are chosen so that all lose the least together.
     method : str, optional
         "search" looks for the best scales, "gptq" also makes up for each rounding's error in the
-        weights after it (:mod:`halfbyte.quantize.compensation`), "rtn" is as `rtn`. By default
+        weights after it (:mod:`halfbyte.quantize.compensation`), "tuned" then learns scales and
+        norms until its distributions match the float model's (:mod:`halfbyte.quantize.tuning`,
+        which goes on from ``<output>.tuning`` if it was interrupted), "rtn" is as `rtn`. By default
         "gptq" with `calibrate`, `bits` or `size`, otherwise "search".
     calibrate : path, optional
         A text in UTF-8, like those that the model will see: what enters each matrix says which
-        errors matter. Without one, "gptq" lets the model write a text.
+        errors matter. Without one, "gptq" and "tuned" let the model write a text.
     imatrix : path, optional
         llama.cpp's file of importance, which the search takes in place of a text.
     write_imatrix : path, optional

@@ -21,7 +21,7 @@ from halfbyte.quantize.encode import Codec, Slice, slices
 from halfbyte.quantize.equalize import Scales, find_scales
 from halfbyte.quantize.gguf_writer import GGUFWriter, TensorInfo
 from halfbyte.quantize.lattice import encode_exactly, with_lattices
-from halfbyte.quantize.methods import METHODS, Task, moments, weighted
+from halfbyte.quantize.methods import COSTS, METHODS, Task, moments, weighted
 from halfbyte.quantize.recipe import (
     Choice,
     equalized,
@@ -106,14 +106,15 @@ class Run:
     def calibrate(self, windows: Sequence[Tokens] | None) -> None:
         """Before writing, run the model on these tokens; None lets it write some."""
         self._windows, self._calibrated = windows, True
-        self._total += _RUNS * self._size + (_RUNS * self._size if windows is None else 0)
+        runs = COSTS[self.method] + (windows is None)
+        self._total += runs * _RUNS * self._size
 
     def write(self, target: Path) -> list[Row]:
         """Write the file; returns the rows of the report."""
         if self.equalize:
             self.scales = find_scales(self.file, self.groups, self.codec, self._advance)
         if self._calibrated:
-            self._run_method()
+            self._run_method(target)
         elif self._importance_of:
             self._encoded = dict(self._weighted())
         try:
@@ -127,7 +128,7 @@ class Run:
             self._encoded = {n: rows for n, rows in self._encoded.items() if n in same}
             return self._write_file(target)
 
-    def _run_method(self) -> None:
+    def _run_method(self, target: Path) -> None:
         """Run the model as it is equalized, and the method on what enters its matrices."""
         file = self.scales.of_file(self.file)
 
@@ -136,7 +137,10 @@ class Run:
 
         threads = self.codec.threads
         windows = self._windows or own_windows(file, threads, done)
-        task = Task(file, self._formats(), windows, self.codec, threads, done)
+        checkpoint = target.with_name(f"{target.name}.tuning")
+        task = Task(
+            file, self._formats(), windows, self.codec, threads, done, self.notes.append, checkpoint
+        )
         if self._room is not None:
             self.choices, self._losses, self.curve = choose_within(
                 task, self.choices, self._free, self._room

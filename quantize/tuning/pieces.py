@@ -61,6 +61,10 @@ class Shape:
             return value.data.view(np.float32).reshape(value.shape)
         return np.asarray(value)
 
+    def check(self) -> None:
+        """Raise `UnsupportedError` if an operator has no gradient."""
+        _ = self._reverse
+
     def load(self, values: Mapping[str, F32Array]) -> None:
         """Copy values into slots."""
         for slot, each in values.items():

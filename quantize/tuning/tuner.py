@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.core.program import Program
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats import ModelFile
 from halfbyte.quantize.tuning.blas import single_threaded
@@ -41,6 +42,8 @@ R = TypeVar("R")
 
 _HELD = 8  # one of so many windows is not learned from
 _WARMUP = 10  # steps
+_TOKENS = 80_000  # that are learned from in all: the time is that of their runs, there and back
+_STEPS = (40, 160)
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,12 @@ class Schedule:
     vector_rate: float = 0.006
     every: int = 20
     seed: int = 0
+
+    @classmethod
+    def of(cls, size: int) -> Schedule:
+        """Steps for windows of about this number of tokens."""
+        steps = min(max(_TOKENS // (cls.windows * size), _STEPS[0]), _STEPS[1])
+        return cls(steps=steps, every=max(1, steps // 8))
 
     def share(self, step: int) -> float:
         """Of the rates, in a step."""
@@ -101,7 +110,7 @@ def tune(
     file : ModelFile
         The model in floats.
     start : mapping of str to Tensor
-        All tensors of the quantized model.
+        All tensors of the quantized model; its vectors will be F32.
     windows : sequence of int32 [tokens]
         At least two.
     schedule : Schedule, optional
@@ -116,14 +125,27 @@ def tune(
     HalfbyteError
         There are too few windows, or the architecture has operators without gradients.
     """
-    if len(windows) < 2:
-        raise HalfbyteError(f"tuning: expected at least 2 windows of tokens, found {len(windows)}")
+    check(file, windows)
     with single_threaded(), ThreadPoolExecutor(threads) as pool:
         run = _Run(file, start, windows, schedule or Schedule(), pool, threads)
         try:
             return run.result(checkpoint, progress or (lambda step, steps, loss: None))
         finally:
             run.close()
+
+
+def check(file: ModelFile, windows: Sequence[Tokens]) -> None:
+    """Raise what `tune` would raise for a model's architecture and these windows."""
+    if len(windows) < 2:
+        raise HalfbyteError(f"tuning: expected at least 2 windows of tokens, found {len(windows)}")
+    for shape in dict.fromkeys(piece.shape for piece in cut(_captured(file, windows))[1:]):
+        shape.check()
+
+
+def _captured(file: ModelFile, windows: Sequence[Tokens]) -> Program:
+    longest = max(map(len, windows))
+    settings = Settings(context=longest, batch=longest, cache="f32", activations="float")
+    return capture_model(file, settings)
 
 
 class _Run:
@@ -134,12 +156,10 @@ class _Run:
         self.schedule, self._pool, self._threads = schedule, pool, threads
         held = max(1, len(windows) // _HELD)
         self.windows, self.held = windows[:-held], windows[-held:]
-        longest = max(map(len, windows))
-        settings = Settings(context=longest, batch=longest, cache="f32", activations="float")
         vectors = {n: in_floats(t) if len(t.shape) == 1 else t for n, t in start.items()}
-        self._teacher = cut(capture_model(replace(file, tensors=file.tensors), settings))
-        self._pieces = cut(capture_model(replace(file, tensors=vectors), settings))
-        self._learned = [learned_of(piece, start) for piece in self._pieces]
+        self._teacher = cut(_captured(file, windows))
+        self._pieces = cut(_captured(replace(file, tensors=vectors), windows))
+        self._learned = [learned_of(piece, vectors) for piece in self._pieces]
         self._fixed = [
             {slot: floats(value) for slot, value in piece.tensors.items() if slot not in learned}
             for piece, learned in zip(self._pieces, self._learned, strict=True)

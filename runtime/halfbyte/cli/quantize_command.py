@@ -39,6 +39,7 @@ EXAMPLES = (
     "quantize SmolLM2-135M --int4 -o smollm2.gguf    a Hugging Face folder",
     "quantize model.gguf --int4 --calibrate book.txt   half the loss, in the same bytes",
     "quantize model.gguf --type Q3_K_M --method gptq   the model writes the text itself",
+    "quantize model.gguf --int4 --method tuned --calibrate text.txt   best, and takes minutes",
     "quantize model.gguf --bits 3.5                   writes model-3.5bits.gguf",
     "quantize model.gguf --size 600MB --calibrate book.txt",
     "quantize model.gguf --type Q4_K_M --imatrix imatrix.gguf",
@@ -146,13 +147,14 @@ def make_parser() -> Parser:
     parser.add_argument(
         "--method", dest="rounding", choices=("rtn", *METHODS),
         help="of language models: search looks for the best scales; gptq also makes up for each "
-        "rounding's error in the weights after it; rtn is --rtn. Default: gptq with --calibrate, "
+        "rounding's error in the weights after it; tuned then learns scales until its answers are "
+        "nearest to the float model's (minutes); rtn is --rtn. Default: gptq with --calibrate, "
         "otherwise search",
     )  # fmt: skip
     parser.add_argument(
         "--calibrate", type=Path, metavar="DATA",
         help="of language models: a text like those that it will see, which says which errors "
-        "matter; without one, --method gptq lets the model write a text. Of ONNX models: sample "
+        "matter; without one, gptq and tuned let the model write a text. Of ONNX models: sample "
         "inputs, a .npz file with an array of samples for each input, or a folder of .npz, .npy "
         "and picture files, one sample each",
     )  # fmt: skip
