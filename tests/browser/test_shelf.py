@@ -154,8 +154,12 @@ def test_probabilities_curves_and_code(
         page.check("#probabilities")
         assert user.run() == golden
         assert page.locator(".token").count() > 20
-        page.locator(".token").nth(3).hover()
-        expect(page.locator("#token")).to_contain_text("%; likeliest: “")
+        token = page.locator(".token").nth(3)
+        token.hover()
+        chance = 100 * float(token.evaluate("e => e.style.getPropertyValue('--p')"))
+        about = page.locator("#token").inner_text()
+        assert about.startswith(f"“{token.text_content()}” {chance:.0f} %; likeliest: “")
+        assert f"“{token.text_content()}” {chance:.0f} %" in about.partition("likeliest: ")[2]
         for name in ("speed", "memory"):
             line = page.locator(f"#{name}-curve polyline")
             assert (line.get_attribute("points") or "").count(",") >= 1
