@@ -74,6 +74,7 @@ def own_files(model: Path, kind: str, text: Path, folder: Path) -> dict[str, Pat
         "rtn": {"method": "rtn"}, "search": {"method": "search"},
         "search, text": {"method": "search", "calibrate": text}, "gptq": {"method": "gptq"},
         "gptq, text": {"method": "gptq", "calibrate": text},
+        "tuned": {"method": "tuned"}, "tuned, text": {"method": "tuned", "calibrate": text},
     }  # fmt: skip
     files = {}
     for name, options in ways.items():
