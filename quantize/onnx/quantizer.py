@@ -36,7 +36,7 @@ from halfbyte.quantize.onnx.numbers import F32Array
 from halfbyte.quantize.onnx.options import Options
 from halfbyte.quantize.onnx.output_quality import Outputs, is_lost, loss, may_run
 from halfbyte.quantize.onnx.recipe import Keep
-from halfbyte.quantize.onnx.rewriter import Rewriter
+from halfbyte.quantize.onnx.rewriter import BITS, Rewriter
 from halfbyte.quantize.onnx.samples import SEED, Inputs
 from halfbyte.quantize.onnx.sensitivity import MAX_LOSS, TOGETHER, Search
 from halfbyte.quantize.onnx.source import Source, element_bits, read_source
@@ -141,11 +141,11 @@ class _Work:
         compared: list[OutputRow] = []
 
         def compare(written: Path) -> None:
-            searches = not is_last and options.type in MAX_LOSS
+            searches = not is_last and options.type in BITS
             in_halves, count = options.type == "fp16", TOGETHER if searches else None
             rows = outputs.compared(written, target, in_halves=in_halves, count=count)
             if searches:
-                self._search(editor, written, outputs, rows)
+                self._search(encoder, written, outputs, rows)
                 if rows and len(outputs.samples) > TOGETHER:
                     rows = outputs.compared(written, target)
             compared.extend(rows)
@@ -184,10 +184,12 @@ class _Work:
         )
 
     def _search(
-        self, editor: Editor, written: Path, outputs: Outputs, compared: Sequence[OutputRow]
+        self, encoder: Encoder, written: Path, outputs: Outputs, compared: Sequence[OutputRow]
     ) -> None:
         """Raise `_ImpreciseError` where outputs are not close enough and layers can be raised."""
-        bound = MAX_LOSS[self.options.type]
+        is_int4 = any(result.type == "Q4_0" for result in encoder.results.values())
+        bound = MAX_LOSS["int4" if is_int4 else "int8" if self.samples else "made-up"]
+        editor = encoder.editor
         if all(loss(row) <= bound for row in compared):
             return
         try:

@@ -164,7 +164,7 @@ def test_int4_products_become_int8(tmp_path: Path) -> None:
     report = quantize_onnx(path, options=Options(type="int4"))
     assert {row.type for row in report.rows} >= {"Q8_0"}
     assert all(row.type != "F16" for row in report.rows)
-    assert 1 - min(row.cosine or 0 for row in report.outputs) < 0.01
+    assert 1 - min(row.cosine or 0 for row in report.outputs) < 0.03
 
 
 def test_models_that_are_close_are_not_searched(tmp_path: Path) -> None:
