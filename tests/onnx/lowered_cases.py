@@ -154,7 +154,8 @@ def microsoft(operator: str, *inputs: Array | None, **options: Any) -> Case:
 def elementwise() -> Iterator[Case]:
     for name in ("Abs", "Neg", "Relu", "Sigmoid", "Tanh", "Erf", "Exp", "HardSwish", "Identity"):
         yield case(name, N.f(2, 3, 5))
-    yield case("Sqrt", N.positive(3, 4))
+    for name in ("Sqrt", "Log"):
+        yield case(name, N.positive(3, 4))
     yield case("Reciprocal", N.positive(3, 4))
     yield case("LeakyRelu", N.f(3, 4), alpha=0.2)
     yield case("HardSigmoid", N.f(3, 4), alpha=0.3, beta=0.4)
