@@ -488,6 +488,11 @@ def quantized() -> Iterator[Case]:
         "MatMulIntegerToFloat", rows, N.i8(8, 4), scale, scales, zero, np.zeros(4, np.int8), N.f(4),
         known=[1, 2, 3, 4, 5, 6],
     )  # fmt: skip
+    yield microsoft(
+        "QAttention", N.u8(2, 3, 8), N.i8(8, 24), N.f(24), one(0.01), one(0.005),
+        np.array([[1, 1, 1], [1, 1, 0]], np.int32), zero, one(0, np.int8),
+        known=[1, 2, 3, 4, 6, 7], num_heads=2,
+    )  # fmt: skip
 
 
 class _Chain:
