@@ -180,6 +180,7 @@ def _build_llama_cpp(home: Path) -> None:
     flags = {
         "CMAKE_ARGS": f"{LLAMA_CPP_CMAKE} {amx.cmake_options()}",
         "CMAKE_BUILD_PARALLEL_LEVEL": str(os.cpu_count() or 1),
+        "CXXFLAGS": f"{os.environ.get('CXXFLAGS', '')} {amx.compiler_flags()}",
     }
     with log.open("w") as file:
         done = subprocess.run(

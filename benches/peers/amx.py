@@ -2,12 +2,15 @@
 
 llama.cpp that is built with -march=native uses AMX where the processor lists it, and ends with a
 segmentation fault in the first decode where the system denies it. Then the instruction sets that
-such processors have are named one by one, without AMX.
+such processors have are named one by one, without AMX. Where AMX may be used, GCC must not drop
+what llama.cpp writes into the tiles' configuration, of which GCC 12 believes that only eight bytes
+are read: else the first decode ends with an illegal instruction.
 """
 
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,6 +22,9 @@ ASK = "import ctypes, sys; sys.exit(bool(ctypes.CDLL(None).syscall(158, 0x1023, 
 WITHOUT = (
     "AVX", "AVX2", "FMA", "F16C", "BMI2", "AVX512", "AVX512_VBMI", "AVX512_VNNI", "AVX512_BF16"
 )  # fmt: skip
+
+
+KEEP_STORES = ("-fno-tree-dse", "-fno-dse")
 
 
 def allowed() -> bool:
@@ -39,3 +45,13 @@ def cmake_options(
     if not is_listed() or is_allowed():
         return "-DGGML_NATIVE=ON"
     return " ".join(["-DGGML_NATIVE=OFF", *(f"-DGGML_{name}=ON" for name in WITHOUT)])
+
+
+def compiler_flags(is_listed: Callable[[], bool] = listed) -> str:
+    """What the C++ compiler needs for llama.cpp's AMX, if it knows it (GCC does)."""
+    compiler = shutil.which("c++")
+    if not is_listed() or compiler is None:
+        return ""
+    known = [compiler, *KEEP_STORES, "-E", "-x", "c++", "/dev/null"]
+    done = subprocess.run(known, capture_output=True, check=False)
+    return "" if done.returncode else " ".join(KEEP_STORES)

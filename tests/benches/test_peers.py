@@ -122,3 +122,15 @@ def test_amx_is_listed(
     file.write_text(text)
     monkeypatch.setattr(amx, "CPUINFO", file)
     assert amx.listed() is expected
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_compiler_gets_options_that_it_knows(
+    code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    compiler = tmp_path / "c++"
+    compiler.write_text(f"#!/bin/sh\nexit {code}\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert amx.compiler_flags(lambda: True) == ("" if code else "-fno-tree-dse -fno-dse")
+    assert not amx.compiler_flags(lambda: False)
