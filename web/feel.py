@@ -34,6 +34,7 @@ DRAWS = 60  # enough for 10 and 90 % quantiles
 SAY_S = 0.5  # between two messages
 WAIT_S = 0.25  # the longest wait in which nothing is yielded, so that a text can be stopped
 CREDIT_S = 0.05  # by how much a text that was late may catch up, since timers are late
+ASLEEP_S = 60.0  # the most that passes at once: while the browser freezes the page, all sleeps
 SKIP_S = 5.0  # of the device's time between two messages while time is skipped
 LOST = 0.05  # the share of a text's time by which it is late when the tab is called slower
 WARMING = 8  # tokens before that is judged
@@ -141,7 +142,7 @@ class Feeling:
         """Let the time pass that has passed here."""
         now = time.perf_counter()
         if self.emulation and not self._skipping:
-            self.emulation.go_on(now - self._now, work)
+            self.emulation.go_on(min(now - self._now, ASLEEP_S), work)
         self._now = now
 
     async def skip(self, minutes: float) -> None:

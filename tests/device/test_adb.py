@@ -145,10 +145,26 @@ def test_a_phone_that_leaves(calls: int, phone: Path, capsys: Capture) -> None:
     )
 
 
-@pytest.mark.parametrize("answer", ["yes", "echo '== end'", "printf '\\377\\0== end'"])
-def test_answers_of_no_phone(answer: str, phone: Path, capsys: Capture) -> None:
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ("yes", "expected an answer of at most 4,194,304 bytes within 60 s, found 4,194,304"),
+        ("echo '== end'", "expected Android's ro.product.model and others, found 'nothing'"),
+        ("printf '\\377\\0== end'", "expected Android's ro.product.model and others"),
+    ],
+)
+def test_answers_of_no_phone(answer: str, message: str, phone: Path, capsys: Capture) -> None:
     program(phone / "bin", "adb", f'[ "$1" = devices ] && cat {phone}/devices && exit; {answer}')
-    assert "--adb: " in refused(capsys)
+    assert message in refused(capsys)
+
+
+@pytest.mark.parametrize("seconds", [".", "1.2.3", "0"])
+def test_times_of_no_dd(seconds: str, phone: Path) -> None:
+    """The bandwidth is assumed then."""
+    size = 16 << 20
+    program(phone / "phone-bin", "dd", f"echo '{size} bytes (16 M) copied, {seconds} s, 2 G/s'")
+    assert main(MEASURE) == 0
+    assert "as pixel-6: " in load_profile("my-pixel-6").memory.bandwidth_gb_s.assumed
 
 
 def test_a_phone_that_hides_everything(phone: Path, capsys: Capture) -> None:

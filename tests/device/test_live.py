@@ -33,6 +33,16 @@ def zone(folder: Path, number: int, kind: str, temp: str, **trips: int) -> None:
         (path / f"trip_point_{index}_temp").write_text(f"{celsius * 1000}\n")
 
 
+def test_fans_slow_nothing_below_their_full_speed(tmp_path: Path) -> None:
+    """A Raspberry Pi 5, whose fan begins at 50 °C."""
+    path = tmp_path / "class/thermal/thermal_zone0"
+    zone(tmp_path, 0, "cpu-thermal", "48000", critical=110)
+    for index, celsius in enumerate((75, 50, 60), start=1):
+        (path / f"trip_point_{index}_type").write_text("active\n")
+        (path / f"trip_point_{index}_temp").write_text(f"{celsius}000\n")
+    assert [z.limit_c for z in thermal_zones(Files(tmp_path))] == [75.0]
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A laptop: a processor, a battery without limits, and sensors that have no reading."""
@@ -62,7 +72,7 @@ def test_machines_without_sensors(tmp_path: Path, folder: Path) -> None:
     with pytest.raises(HalfbyteError, match="expected a sensor with a temp"):
         hottest(thermal_zones(Files(tmp_path / "none")))
     zones = [z for z in thermal_zones(Files(folder)) if z.name == "battery"]
-    with pytest.raises(HalfbyteError, match="found none among battery; give one in degrees"):
+    with pytest.raises(HalfbyteError, match="none among battery; give one, such as --pace-at 65"):
         hottest(zones)
 
 

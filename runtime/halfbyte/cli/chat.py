@@ -37,7 +37,7 @@ def add_chat(commands: Commands[Parser]) -> None:
         commands, "chat", _chat, "talk with a model that has a chat template",
         'halfbyte chat smollm2-135m-instruct.gguf --system "Answer in one sentence."',
         "halfbyte chat model.gguf --template chatml -n 100",
-        "halfbyte chat model.gguf --pace  # a phone that stays as fast as it is",
+        "halfbyte chat model.gguf --pace  # the speed that a phone keeps for an hour",
         "printf 'Who are you?\\nSince when?\\n' | halfbyte chat model.gguf --temp 0",
     )  # fmt: skip
     parser.description = (

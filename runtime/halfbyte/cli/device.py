@@ -29,9 +29,9 @@ def add_device(commands: Commands[Parser]) -> None:
     """The command `device`, with its subcommands."""
     parser = commands.add_parser(
         "device",
-        help="show the devices that `fit` and `simulate` know, or measure this machine",
+        help="show the devices that `fit` and `simulate` know, or measure this machine or a phone",
         description="Show the devices that `halfbyte fit` and `halfbyte simulate` know, or measure "
-        "this machine.",
+        "this machine or an attached phone.",
         examples=[
             "halfbyte device list",
             "halfbyte device show pixel-6",
@@ -50,8 +50,8 @@ def add_device(commands: Commands[Parser]) -> None:
     showing.add_argument("device", metavar="DEVICE", help="a name from the list, or a .toml file")
     measuring = parts.add_parser(
         "measure",
-        help="measure this machine, in about three minutes, and save it as `this-machine`; or a "
-        "phone attached by USB",
+        help="measure this machine, in about three minutes, and save it as `this-machine`; or "
+        "with --adb an attached Android phone",
         examples=[
             "halfbyte device measure",
             "halfbyte device measure --name my-pc --threads 4 --json",

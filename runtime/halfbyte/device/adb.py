@@ -33,7 +33,9 @@ _CHANGING = (
     "class/power_supply/*/status", "class/power_supply/*/*_now",
 )  # fmt: skip
 _LINE = re.compile(r"/sys/([\w./:@+-]{1,200}?):(.*)")
-_COPIED = re.compile(r"^([0-9]{1,15}) bytes .*copied, ([0-9.]{1,12}) s", re.MULTILINE)
+_COPIED = re.compile(
+    r"^([0-9]{1,15}) bytes .*copied, ([0-9]{1,6}(?:\.[0-9]{1,9})?) s", re.MULTILINE
+)
 _FILL_BYTES, _FILLS = 1 << 25, 16
 
 
@@ -45,7 +47,6 @@ _READ = f"""
 echo "== properties"; getprop
 echo "== memory"; grep -s MemTotal /proc/meminfo
 echo "== processors"; cat /proc/cpuinfo
-echo "== battery"; dumpsys battery
 echo "== thermal"; dumpsys thermalservice
 echo "== files"; {_grep(_FILES)}
 echo "{_END}"
@@ -61,7 +62,7 @@ class Reading:
     properties : dict of str to str
         Android's, such as "ro.product.model".
     parts : dict of str to str
-        What `processors`, `memory`, `battery` and `thermal` printed.
+        What `processors`, `memory` and `thermal` printed.
     files : Recorded
         Files below /sys at rest.
     load : list of Recorded
@@ -163,7 +164,7 @@ class Phone:
                 f"--adb: {self.serial}: expected Android's ro.product.model and others, found "
                 f"{printable(parts.get('properties', '')[:60].strip() or 'nothing')!r}"
             )
-        for name in ("processors", "memory", "battery", "thermal"):
+        for name in ("processors", "memory", "thermal"):
             parts.setdefault(name, "")
         reading = Reading(properties, parts, _files(parts.get("files", "")))
         cores = min(reading.cores, 64)
@@ -180,7 +181,7 @@ class Phone:
         one = f"dd if=/dev/zero of=/dev/null bs={_FILL_BYTES} count={_FILLS} 2>&1"
         many = " ".join(f"{one} &" for _ in range(count))
         text = self._shell(f"{many} wait; echo '{_END}'", 120.0)
-        runs = [(int(size), float(s)) for size, s in _COPIED.findall(text) if s.count(".") < 2]
+        runs = [(int(size), float(s)) for size, s in _COPIED.findall(text)]
         slowest = max((s for _, s in runs), default=0.0)
         if (
             len(runs) != count
@@ -202,6 +203,11 @@ class Phone:
         output = output_of([self._adb, "-s", self.serial, "shell", script], timeout_s, _LIMIT)
         text = output.text.replace("\r\n", "\n")
         body, end, _ = text.rpartition(_END)
+        if output.code is None:
+            raise HalfbyteError(
+                f"--adb: {self.serial}: expected an answer of at most {_LIMIT:,} bytes within "
+                f"{timeout_s:.0f} s, found {len(output.text):,} bytes and no end"
+            )
         if not end:
             found = printable(text.strip().rpartition("\n")[2][:80]) or "no answer"
             raise HalfbyteError(

@@ -20,7 +20,7 @@ from typing import Protocol
 from halfbyte.errors import HalfbyteError
 
 BATTERY_LIMIT_C = 40.0  # assumed, where a battery says none: the Galaxy S25 begins to slow there
-# Kinds of trip points, from the first that slows a device
+# Kinds of trip points, first those that slow a device; at the last active one its fan is fastest
 _LIMITS = ("passive", "active", "hot", "critical")
 _SANE_C = (-40.0, 200.0)  # what a sensor may report; others are broken or have no reading yet
 _SANE_V, _SANE_W = (2.0, 100.0), (0.01, 500.0)
@@ -123,13 +123,16 @@ def _limit(files: Files, path: str) -> float | None:
 
 
 def _trips(files: Files, path: str) -> Iterator[tuple[str, float]]:
-    """Kinds and temperatures of trip points, the lowest of a kind last."""
+    """Kinds and temperatures of trip points, of each kind the one that counts last.
+
+    That is the lowest, but the highest active one: below it a fan cools without slowing anything.
+    """
     found = []
     for trip in files.matching(f"{path}/trip_point_*_type"):
         celsius = _zone_celsius(files.text(trip.removesuffix("_type") + "_temp"))
         if celsius is not None and celsius > 0:
             found.append((files.text(trip), celsius))
-    yield from sorted(found, key=lambda one: -one[1])
+    yield from sorted(found, key=lambda one: one[1] if one[0] == "active" else -one[1])
 
 
 def _zone_celsius(text: str) -> float | None:
@@ -291,7 +294,7 @@ def hottest(sensors: Sequence[Sensor], target_c: float | None = None) -> tuple[S
         names = ", ".join(sensor.name for sensor in sensors)
         raise HalfbyteError(
             "expected a sensor that says from which temperature its device is slowed, found none "
-            f"among {names}; give one in degrees Celsius"
+            f"among {names}; give one, such as --pace-at 65"
         )
     return found[1:]
 
