@@ -14,6 +14,7 @@ from tests.device.devices import exactly
 from tests.support import aio
 
 import halfbyte
+from halfbyte.device.emulate import Work
 from halfbyte.device.profile import Profile, load_profile, profile_names
 from halfbyte.text.model import LanguageModel
 from halfbyte.web import feel
@@ -192,6 +193,18 @@ def test_it_rests_between_texts(page: Page) -> None:
                 return
             await asyncio.sleep(0.05)
         raise AssertionError("it does not cool")
+
+    page.run("galaxy-s25", act)
+
+
+def test_it_sleeps_while_the_browser_freezes_the_page(page: Page) -> None:
+    """A night would take minutes to catch up with."""
+
+    async def act() -> None:
+        page.feeling._now -= 8 * 3600
+        page.feeling.go_on(Work.REST)
+        assert page.feeling.emulation is not None
+        assert page.feeling.emulation.state.seconds == feel.ASLEEP_S
 
     page.run("galaxy-s25", act)
 
