@@ -35,6 +35,18 @@ class OutputRow:
     snr_db: float | None  # of the original to the difference; None: no difference
     not_finite: int = 0  # numbers that are NaN or infinite, where the original's are finite
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether all numbers became zero; the original's are not."""
+        return self.cosine is None and self.snr_db is not None
+
+    @property
+    def loss(self) -> float:
+        """1 - cosine; 1 where numbers became NaN, infinite or all zero."""
+        if self.not_finite or self.is_lost:
+            return 1.0
+        return 0.0 if self.cosine is None else 1 - self.cosine
+
 
 @dataclass(frozen=True)
 class LayerRow:

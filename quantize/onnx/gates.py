@@ -21,7 +21,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 from halfbyte.onnx.files import open_onnx
 from halfbyte.quantize.onnx.editor import Editor
 from halfbyte.quantize.onnx.nodes import captured_names, clone, element_type, value_types
-from halfbyte.quantize.onnx.running import Running, cosine_loss, sums_of
+from halfbyte.quantize.onnx.running import Running, row_of, sums_of
 from halfbyte.quantize.onnx.samples import Feeds
 from halfbyte.quantize.onnx.source import read_source
 
@@ -135,7 +135,7 @@ class Gates:
             outputs = self.run(feeds, rounded)
             for name in sums:
                 sums[name] += sums_of(exact[name], outputs[name])
-        return {name: cosine_loss(one) for name, one in sums.items() if one.any()}
+        return {name: row_of(name, one).loss for name, one in sums.items() if one.any()}
 
     def close(self) -> None:
         """Stop the threads."""

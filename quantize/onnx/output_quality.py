@@ -30,18 +30,6 @@ def may_run(source: Source, *, is_given: bool, what: str) -> bool:
     return False
 
 
-def loss(row: OutputRow) -> float:
-    """1 - cosine of an output; 1 where its numbers became NaN, infinite or all zero."""
-    if row.not_finite or is_lost(row):
-        return 1.0
-    return 0.0 if row.cosine is None else 1 - row.cosine
-
-
-def is_lost(row: OutputRow) -> bool:
-    """Whether all numbers of an output became zero; the original's are not."""
-    return row.cosine is None and row.snr_db is not None
-
-
 class Outputs:
     """The outputs of a model for some samples; without samples the model is not run."""
 

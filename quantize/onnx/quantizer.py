@@ -34,7 +34,7 @@ from halfbyte.quantize.onnx.model_writer import is_data_of, write_model
 from halfbyte.quantize.onnx.nodes import is_op
 from halfbyte.quantize.onnx.numbers import F32Array
 from halfbyte.quantize.onnx.options import Options
-from halfbyte.quantize.onnx.output_quality import Outputs, is_lost, loss, may_run
+from halfbyte.quantize.onnx.output_quality import Outputs, may_run
 from halfbyte.quantize.onnx.recipe import Keep
 from halfbyte.quantize.onnx.rewriter import BITS, Rewriter
 from halfbyte.quantize.onnx.samples import SEED, Inputs
@@ -190,7 +190,7 @@ class _Work:
         is_int4 = any(result.type == "Q4_0" for result in encoder.results.values())
         bound = MAX_LOSS["int4" if is_int4 else "int8" if self.samples else "made-up"]
         editor = encoder.editor
-        if all(loss(row) <= bound for row in compared):
+        if all(row.loss <= bound for row in compared):
             return
         try:
             found = outputs.search(editor, written, bound, self.progress)
@@ -336,9 +336,9 @@ def _refuse_not_finite(target: Path, rows: Iterable[OutputRow]) -> None:
         There is such an output.
     """
     for row in rows:
-        if row.not_finite or is_lost(row):
+        if row.not_finite or row.is_lost:
             became = f"{row.not_finite} numbers became NaN or infinite, expected finite ones"
-            if is_lost(row):
+            if row.is_lost:
                 became = "all numbers became zero, expected others"
             raise UnsupportedError(
                 f"{target}: output {row.name!r}: {became} as before: try "

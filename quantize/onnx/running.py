@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -196,7 +197,7 @@ def _compared(
     finally:
         first.close()
         second.close()
-    return [_row(name, sums[name]) for name in first.names if sums[name].any()]
+    return [row_of(name, sums[name]) for name in first.names if sums[name].any()]
 
 
 def sums_of(x: Any, y: Any) -> npt.NDArray[np.float64]:
@@ -210,7 +211,8 @@ def sums_of(x: Any, y: Any) -> npt.NDArray[np.float64]:
     wrong = np.count_nonzero(np.isfinite(x) & ~np.isfinite(y))
     finite = np.isfinite(x) & np.isfinite(y)
     x, y = x[finite], y[finite]
-    return np.array([x @ x, y @ y, x @ y, (x - y) @ (x - y), wrong])
+    with np.errstate(over="ignore", invalid="ignore"):  # of float64
+        return np.array([x @ x, y @ y, x @ y, (x - y) @ (x - y), wrong])
 
 
 def _numbers(value: Any) -> npt.NDArray[np.float64] | None:
@@ -220,15 +222,9 @@ def _numbers(value: Any) -> npt.NDArray[np.float64] | None:
     return wide.astype(np.float64).reshape(-1)
 
 
-def cosine_loss(sums: npt.NDArray[np.float64]) -> float:
-    """1 - cosine, from the sums of `sums_of`; 1 where numbers are not finite or only y is 0."""
-    xx, yy, xy, _, wrong = (float(one) for one in sums)
-    if wrong or (xx > 0) > (yy > 0):
-        return 1.0
-    return 1 - xy / (xx * yy) ** 0.5 if xx > 0 else 0.0
-
-
-def _row(name: str, sums: npt.NDArray[np.float64]) -> OutputRow:
+def row_of(name: str, sums: npt.NDArray[np.float64]) -> OutputRow:
+    """An output, from the sums of `sums_of`; without a cosine where x or y is 0, or too large."""
     xx, yy, xy, noise, wrong = (float(one) for one in sums)
-    cosine = xy / (xx * yy) ** 0.5 if xx > 0 and yy > 0 else None
+    has_cosine = 0 < xx < math.inf and 0 < yy < math.inf
+    cosine = xy / (math.sqrt(xx) * math.sqrt(yy)) if has_cosine else None
     return OutputRow(name, cosine, decibels(xx, noise), int(wrong))

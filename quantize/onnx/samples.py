@@ -25,7 +25,7 @@ Feeds: TypeAlias = "Mapping[str, Array]"
 
 SEED = 0
 _BATCH, _LENGTH, _SIDE = 2, 16, 64  # of open dimensions: samples, tokens, pixels
-_SOUND = 1024  # of the last one of floats with two
+_SOUND = 1024  # of the last one of two, where all inputs are floats
 
 
 class Inputs:
@@ -70,7 +70,7 @@ class Inputs:
     ) -> Array:
         shape = self.shape(value)
         picture, dtype = len(shape) == 4 and shape[1] in (1, 3), self.dtype(value)
-        length = _SOUND if len(shape) == 2 and dtype.kind == "f" else _LENGTH
+        length = _SOUND if len(shape) == 2 and self._are_floats() else _LENGTH
         sides = []
         for axis, size in enumerate(shape):
             default = _BATCH if axis == 0 else _SIDE if picture else length
@@ -85,6 +85,10 @@ class Inputs:
         if dtype.kind == "b":
             return np.ones(sides, dtype)
         return _floats(sides, rng).astype(dtype)
+
+    def _are_floats(self) -> bool:
+        """Whether all inputs are; beside integers, floats of two dimensions mask tokens."""
+        return all(self.dtype(value).kind == "f" for value in self.values)
 
     def _table_rows(self, name: str) -> int:
         """Rows of the smallest table that a value indexes; 0 where it indexes none."""
@@ -200,7 +204,9 @@ class Inputs:
 
 def _floats(shape: list[int], rng: np.random.Generator) -> npt.NDArray[np.float32]:
     """A picture or a sound for each row where the shape is of such, else normal numbers."""
-    if len(shape) == 4 and shape[1] in (1, 3) and min(shape) > 0:
+    if 0 in shape:
+        return np.zeros(shape, np.float32)
+    if len(shape) == 4 and shape[1] in (1, 3):
         return np.stack([picture(rng, *shape[1:]) for _ in range(shape[0])])
     if len(shape) in (2, 3) and shape[-1] >= MIN_SOUND and math.prod(shape[:-1]) in (1, shape[0]):
         rows = [sound(rng, shape[-1]) for _ in range(shape[0])]

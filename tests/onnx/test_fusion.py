@@ -510,6 +510,19 @@ def test_constants_in_a_row_after_a_convolution() -> None:
     assert fused(g, y) == {"Conv", "Add"}
 
 
+@pytest.mark.parametrize(("size", "factor"), [(1e-25, 1e20), (1e25, 1e-25)])
+def test_factors_that_weights_have_no_room_for(size: float, factor: float) -> None:
+    """The product of a weight and the factor would be beyond float32, or nearly 0."""
+    g = Net()
+    x = g.node("Mul", g.x(1, 4, 6, 5), g.array(np.float32(size)))
+    y = g.node("Conv", x, g.w(8, 4, 1, 1, scale=1 / size))
+    proto = g.proto(
+        g.node("Mul", g.node("Mul", y, g.array(np.float32(factor))), g.constant(1 / factor))
+    )
+    check(proto, g.feeds)
+    assert kinds(proto)["Mul"] == 3
+
+
 @pytest.mark.parametrize("activation", ["", "Relu"])
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("group", [1, 4])

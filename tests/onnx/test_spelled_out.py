@@ -11,6 +11,8 @@ import pytest
 from onnx import TensorProto, helper
 from tests.onnx.graphs import Array, Net, check, kinds, runner
 
+from halfbyte.errors import ProgramError
+
 MICROSOFT = "com.microsoft"
 FLOAT, INT32 = TensorProto.FLOAT, TensorProto.INT32
 
@@ -127,6 +129,16 @@ def test_embeddings_whose_lengths_are_read_without_a_mask() -> None:
     assert "EmbedLayerNormalization" in kinds(model)
 
 
+def test_embeddings_with_one_position() -> None:
+    """Longer texts are refused, as by the definition; one row would be added to all tokens."""
+    g = Net()
+    tables = [g.w(30, 16), g.w(1, 16), "", g.w(16), g.w(16)]
+    y, _ = node(g, "EmbedLayerNormalization", ids(g, 30, 2, 5), "", *tables, outputs=2)
+    model = proto(g, {y: FLOAT})
+    with pytest.raises(ProgramError, match="index 1 is out of bounds"):
+        runner(model).run(g.feeds, [y])
+
+
 def quantized(g: Net, *shape: int, dtype: Any = np.uint8) -> tuple[str, str, str]:
     """Integers with a scale and a zero point."""
     integers = g._random.integers(0, 120, shape).astype(dtype)
@@ -191,6 +203,14 @@ def test_dequantizing_with_a_zero_point_of_the_run(computed: bool) -> None:
     check(model, g.feeds, 1e-6)
     assert "dequantize_linear" in on_kernels(model, g.feeds)
     assert "DequantizeLinear" not in on_kernels(model, g.feeds)
+
+
+def test_dequantizing_one_number() -> None:
+    """Its shape stays (), whatever that of the zero point is."""
+    g = Net()
+    x, scale, zero = dynamic(g)
+    y = g.node("DequantizeLinear", x, scale, g.node("Reshape", zero, g.array([1], np.int64)))
+    check(g.proto(y), g.feeds, 1e-6)
 
 
 def test_dynamic_convolutions_whose_sums_are_read() -> None:

@@ -213,6 +213,26 @@ def test_made_up_pictures_and_sounds_change_slowly(tmp_path: Path) -> None:
     assert abs(correlation(numbers[..., 1:], numbers[..., :-1])) < 0.1
 
 
+@pytest.mark.parametrize("sides", [(0, 512), (0, 3, 8, 8), (2, 0, 512), (1, 3, 0, 8)])
+def test_made_up_inputs_of_nothing(tmp_path: Path, sides: tuple[int, ...]) -> None:
+    path = write(tmp_path / "m.onnx", [node("Identity", ["x"], ["y"])], {"x": (F, sides)},
+                 {"y": (F, sides)}, {})  # fmt: skip
+    assert inputs(path).random()["x"].shape == sides
+
+
+def test_a_mask_in_floats_is_not_a_sound(tmp_path: Path) -> None:
+    """It shares the size of the tokens, which are fewer than the positions of most models."""
+    nodes = [node("Identity", ["mask"], ["m"]), node("Identity", ["ids"], ["i"])]
+    both: dict[str, tuple[int, list[int | str]]] = {
+        "mask": (F, ["n", "t"]),
+        "ids": (I64, ["n", "t"]),
+    }
+    path = write(tmp_path / "m.onnx", nodes, both, {"m": both["mask"], "i": both["ids"]}, {})
+    assert inputs(path).random()["ids"].shape == (2, 16)
+    alone = write(tmp_path / "s.onnx", nodes[:1], {"mask": both["mask"]}, {"m": both["mask"]}, {})
+    assert inputs(alone).random()["mask"].shape == (2, 1024)
+
+
 def test_sizes_of_random_inputs_agree(tmp_path: Path) -> None:
     """The same name means the same size, and a sum of names the sum of sizes."""
     nodes = [node("Concat", ["a", "b"], ["c"], axis=1), node("MatMul", ["c", "w"], ["d"]),

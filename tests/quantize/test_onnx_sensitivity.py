@@ -25,6 +25,7 @@ from halfbyte.quantize import Report
 from halfbyte.quantize.onnx import Options, quantize_onnx
 from halfbyte.quantize.onnx.editor import Editor
 from halfbyte.quantize.onnx.gates import Gates
+from halfbyte.quantize.onnx.running import row_of, sums_of
 from halfbyte.quantize.onnx.source import read_source
 
 SIDE = 12
@@ -165,6 +166,30 @@ def test_int4_products_become_int8(tmp_path: Path) -> None:
     assert {row.type for row in report.rows} >= {"Q8_0"}
     assert all(row.type != "F16" for row in report.rows)
     assert 1 - min(row.cosine or 0 for row in report.outputs) < 0.03
+
+
+def test_an_interrupted_search_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("halfbyte.quantize.onnx.output_quality.search", interrupt)
+    path, data, target = uneven(tmp_path / "m.onnx"), samples(tmp_path), tmp_path / "out.onnx"
+    target.write_bytes(b"old")
+    with pytest.raises(KeyboardInterrupt):
+        quantize_onnx(path, target, samples=data)
+    assert target.read_bytes() == b"old"
+    assert set(tmp_path.iterdir()) == {path, data, target}
+
+
+@pytest.mark.parametrize(("size", "cosine"), [(1e-120, 1.0), (1e200, None)])
+def test_outputs_that_only_doubles_hold(size: float, cosine: float | None) -> None:
+    """Products of their squares are 0, and squares infinite; neither warns or divides by 0."""
+    x = normal(50).astype(np.float64) * size
+    row = row_of("y", sums_of(x, x * 1.5))
+    assert row.cosine == (cosine and pytest.approx(cosine))
+    assert row.loss == pytest.approx(0, abs=1e-12)
 
 
 def test_models_that_are_close_are_not_searched(tmp_path: Path) -> None:

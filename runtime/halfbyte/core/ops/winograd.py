@@ -52,7 +52,8 @@ def conv2d_winograd(
     """`conv2d` of kernels [3, 3], packed by :func:`pack_winograd`, over neighbouring windows.
 
     Rounding differs from that of `conv2d`: sums of up to four numbers of x, and of nine of the
-    kernel, are rounded before they are multiplied.
+    kernel, are rounded before they are multiplied. An infinite number in x makes the results of
+    all windows that share its patches NaN, as one beyond a quarter of float32's largest may.
 
     Source: ONNX Conv (opset 11) with channels last.
     """

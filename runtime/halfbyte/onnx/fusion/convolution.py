@@ -10,6 +10,8 @@ from halfbyte.onnx.files.model import Node
 from halfbyte.onnx.fusion.rewriter import MICROSOFT, OWN, Array, Rewriter, make_node
 
 SCALED_KERNEL = "ScaledKernel"  # halfbyte's own; see reference/own.py
+_LARGEST = float(np.finfo(np.float32).max)
+_FACTOR = 2.0**64  # of weights at most, and 1 / _FACTOR at least
 
 
 def fuse_batch_norm(r: Rewriter) -> None:
@@ -68,17 +70,27 @@ def fuse_affine(r: Rewriter) -> None:
         if value is None or bias is None:
             continue
         if node.op_type == "Add":
-            inputs = [*conv.inputs[:2], r.add_constant((bias + value).astype(np.float32))]
-            r.replace(node, _conv(conv, inputs, node))
+            new_bias = bias + value
+        else:
+            new_bias, factor = bias * value, factor * value
+        if not _is_moderate(factor) or np.abs(new_bias).max(initial=0) > _LARGEST:
+            continue
+        shift = r.add_constant(new_bias.astype(np.float32))
+        if node.op_type == "Add":
+            r.replace(node, _conv(conv, [*conv.inputs[:2], shift], node))
             continue
         scaled = make_node(
-            SCALED_KERNEL, [name, r.add_constant(factor * value)], [r.fresh(name)],
-            domain=OWN, version=1,
-        )  # fmt: skip
-        inputs = [conv.inputs[0], scaled.outputs[0]]
-        if len(conv.inputs) > 2:
-            inputs.append(r.add_constant((bias * value).astype(np.float32)))
+            SCALED_KERNEL, [name, r.add_constant(factor)], [r.fresh(name)], domain=OWN, version=1
+        )
+        bias_input = [shift] if len(conv.inputs) > 2 else []
+        inputs = [conv.inputs[0], scaled.outputs[0], *bias_input]
         r.replace(node, scaled, _conv(conv, inputs, node))
+
+
+def _is_moderate(factor: Array) -> bool:
+    """Whether usual weights times these are within float32's range."""
+    sizes = np.abs(factor[factor != 0])
+    return bool(((sizes >= 1 / _FACTOR) & (sizes <= _FACTOR)).all())
 
 
 def _kernel(r: Rewriter, name: str) -> tuple[str, Array, Array] | None:

@@ -103,6 +103,9 @@ def _embedding(
     outputs = _padded(node.outputs, 3)
     if outputs[1] and not mask and (r.consumers(outputs[1]) or r.is_output(outputs[1])):
         return
+    table = r.constant(positions)
+    if not places and (table is None or len(table) < 2):  # one row would be that of all tokens
+        return
     nodes: list[Node] = []
 
     def add(kind: str, reads: list[str], version: int, result: str = "", **more: Any) -> str:

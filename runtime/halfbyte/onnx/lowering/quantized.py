@@ -118,7 +118,7 @@ def _dequantized_by_run(c: Capture, x: Value, scale: Operand, zero: Operand) -> 
         return None
     if not isinstance(zero, Value) or zero.dtype != x.dtype or zero.shape not in ((), (1,)):
         return None
-    if x.dtype not in ("u8", "i8") or not x.size:
+    if x.dtype not in ("u8", "i8") or not x.size or not x.shape:  # which one number would widen
         return None
     as_is = Quantization(np.float32(1), 0, x.dtype)
     centred = combine(c, "sub", dequantized(c, x, as_is), dequantized(c, zero, as_is))
