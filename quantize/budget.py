@@ -17,7 +17,6 @@ from halfbyte.quantize.recipe import Choice
 from halfbyte.quantize.sensitivity import Sensitivity, candidates, measure
 
 POINTS = 12  # of the curve
-_ALIGNMENT = 32  # of tensors in a file
 
 
 @dataclass(frozen=True)
@@ -61,9 +60,11 @@ class Room:
         Of all tensors.
     free : collection of str
         Names of those whose type is to be chosen.
+    budget : Budget
     header : int
         Bytes of the file that are no tensor's.
-    budget : Budget
+    alignment : int
+        Of tensors in the file, in bytes.
 
     Raises
     ------
@@ -72,9 +73,10 @@ class Room:
     """
 
     def __init__(
-        self, choices: Sequence[Choice], free: Collection[str], header: int, budget: Budget
-    ) -> None:
-        self.budget = budget
+        self, choices: Sequence[Choice], free: Collection[str], budget: Budget, *,
+        header: int, alignment: int,
+    ) -> None:  # fmt: skip
+        self.budget, self._alignment = budget, alignment
         self.weights = sum(math.prod(c.tensor.shape) for c in choices)
         self.fixed = sum(self._stored(c) for c in choices if c.tensor.name not in free)
         self.header = 0 if budget.size is None else header
@@ -85,7 +87,7 @@ class Room:
         if budget.size is not None:
             wanted, texts = (
                 budget.size,
-                [f"{n / 1e6:.6f}".rstrip("0") + "MB" for n in (least, most)],
+                [f"{n / 1e6:.6f}".rstrip("0").rstrip(".") + "MB" for n in (least, most)],
             )
         else:
             wanted = math.floor((budget.bits or 0) * self.weights / 8)
@@ -111,7 +113,7 @@ class Room:
 
     def _rounded(self, nbytes: int) -> int:
         whole = self.budget.size is not None
-        return -(-nbytes // _ALIGNMENT) * _ALIGNMENT if whole else nbytes
+        return -(-nbytes // self._alignment) * self._alignment if whole else nbytes
 
     def _stored(self, choice: Choice) -> int:
         tensor = choice.tensor

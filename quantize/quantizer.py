@@ -132,7 +132,12 @@ def quantize_file(
         if output is not None
         else default_output(file.path, type if budget is None else budget.name)
     )
-    refuse_to_replace(target, *_inputs(file), tokenizer, calibrate, imatrix, *(lora or ()))
+    inputs = (*_inputs(file), tokenizer, calibrate, imatrix, *(lora or ()))
+    refuse_to_replace(target, *inputs)
+    if write_imatrix is not None:
+        refuse_to_replace(Path(write_imatrix), *inputs)
+        if os.path.realpath(write_imatrix) == os.path.realpath(target):
+            raise OutputError(f"{write_imatrix}: is also the output; choose another file")
     exact = file.path.is_dir() and not requantize
     _check_tensors(file, accepted=requantize or exact)
     if lora:

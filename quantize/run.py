@@ -89,8 +89,10 @@ class Run:
         """Before writing, let types be chosen, except those of tensors that are kept."""
         searched = {c.tensor.name for c in self.choices if self._is_searched(c)}
         self._free = frozenset(searched.difference(kept))
-        header = GGUFWriter(self.file.path, self._metadata(), self._infos()).header_size
-        self._room = Room(self.choices, self._free, header, budget)
+        writer = GGUFWriter(self.file.path, self._metadata(), self._infos())
+        self._room = Room(
+            self.choices, self._free, budget, header=writer.header_size, alignment=writer.alignment
+        )
         self._total += _RUNS * self._size
 
     def weigh(self, importance: Mapping[str, F32]) -> None:
@@ -147,9 +149,17 @@ class Run:
             )
             self.preset = find_preset(commonest(self.choices))
             task = replace(task, formats=self._formats())
-        self._encoded = METHODS[self.method](task)
+        self._encoded = self._as_chosen(METHODS[self.method](task))
         source = "of the text" if self._windows else "that the model wrote"
         self.notes.append(f"calibrated with {sum(map(len, windows)):,} tokens {source}")
+
+    def _as_chosen(self, encoded: Mapping[str, U8]) -> dict[str, U8]:
+        """Vectors, which methods return in F32, in the types that were chosen."""
+        chosen = {c.tensor.name: c.format for c in self.choices if len(c.tensor.shape) == 1}
+        return {
+            name: chosen[name].encode(rows.view(np.float32)) if name in chosen else rows
+            for name, rows in encoded.items()
+        }
 
     def _weighted(self) -> Iterator[tuple[str, U8]]:
         """Tensors by the search with the given weights, which equalized channels change."""

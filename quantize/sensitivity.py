@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.errors import HalfbyteError
 from halfbyte.quantize.allocation import Option
 from halfbyte.quantize.calibration.segments import Segments, State, Tokens
 from halfbyte.quantize.calibration.statistics import Moments, Statistics
@@ -61,9 +62,16 @@ def measure(task: Task, names: Sequence[str]) -> dict[str, Sensitivity]:
     for name in names:
         tensor = task.file.tensors[name]
         formats = candidates(tensor)
-        errors = _errors(task, tensor, formats, moments.get(name))
         encoded = _encoded(task, tensor, formats[0], moments.get(name))
-        loss = _divergence(segments, states, {name: encoded}, expected)
+        with np.errstate(over="ignore", invalid="ignore"):
+            errors = _errors(task, tensor, formats, moments.get(name))
+            loss = _divergence(segments, states, {name: encoded}, expected)
+        if not np.isfinite([loss, *errors]).all():
+            raise HalfbyteError(
+                f"tensor {name!r}: expected finite numbers in {formats[0].name}, found a "
+                f"divergence of {loss:.4g} and errors up to {max(errors):.4g}: its values are too "
+                "large to measure"
+            )
         top = errors[0] or 1.0
         sizes = [tensor.row_count * f.row_bytes(tensor.columns) for f in formats]
         options = [Option(s, loss * e / top) for s, e in zip(sizes, errors, strict=True)]

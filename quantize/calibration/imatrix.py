@@ -110,10 +110,13 @@ def _read_gguf(path: Path, pages: Pages) -> dict[str, F32Array]:
             raise FormatError(f"{path}: tensor {name!r}: expected sums and counts in F32")
         rows = counts.decode().reshape(-1)
         sums = tensor.decode().reshape(-1, tensor.columns)
-        if len(rows) != len(sums) or not (rows >= 0).all():
+        if len(rows) != len(sums):
             raise FormatError(
                 f"{path}: tensor {name!r}: expected {len(sums)} counts, found {len(rows)}"
             )
+        if not (np.isfinite(rows) & (rows >= 0)).all():
+            wrong = rows[~(np.isfinite(rows) & (rows >= 0))][0]
+            raise FormatError(f"{path}: tensor {name!r}: expected counts of rows, found {wrong}")
         means = sums / np.maximum(rows, np.float32(1))[:, None]
         entries[name.removesuffix(_SUMS)] = means.astype(np.float32, copy=False)
     return entries

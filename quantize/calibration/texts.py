@@ -74,7 +74,7 @@ def windows_of(file: ModelFile, text: str, name: object) -> list[Tokens]:
             f"{len(ids)}"
         )
     before = _before(tokenizer)
-    size = _window(file) - len(before)
+    size = _window(file, tokenizer) - len(before)
     parts = [ids[first : first + size] for first in range(0, len(ids), size)]
     wanted = max(1, MAX_TOKENS // size)
     if len(parts) > wanted:
@@ -94,7 +94,7 @@ def own_windows(
     """
     goes_on = "tokenizer.chat_template" in file.metadata
     generator, windows = np.random.default_rng(0), list[Tokens]()
-    size, total = _window(file), 0
+    size, total = _window(file, from_metadata(file)), 0
     Segments(file, [np.zeros(1, np.int32)])  # raises before the work
     own = replace(file, tensors=dict(file.tensors), parts=dict(file.parts))  # it closes them
     with load_file(own, threads=threads, context=size) as model:
@@ -123,8 +123,15 @@ def _before(tokenizer: Tokenizer) -> list[int]:
     return [*tokenizer.before] or [tokenizer.bos]
 
 
-def _window(file: ModelFile) -> int:
-    return min(WINDOW, context_of(capture_model(file)))
+def _window(file: ModelFile, tokenizer: Tokenizer) -> int:
+    """Tokens of a window, with those before the text."""
+    size, least = min(WINDOW, context_of(capture_model(file))), 1 + len(_before(tokenizer))
+    if size < least:
+        raise HalfbyteError(
+            f"{file.path}: expected a context of at least {least} tokens to calibrate with, found "
+            f"{size}"
+        )
+    return size
 
 
 def _check_language(file: ModelFile, window: Tokens, name: object) -> None:

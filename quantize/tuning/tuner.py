@@ -137,7 +137,10 @@ def tune(
 def check(file: ModelFile, windows: Sequence[Tokens]) -> None:
     """Raise what `tune` would raise for a model's architecture and these windows."""
     if len(windows) < 2:
-        raise HalfbyteError(f"tuning: expected at least 2 windows of tokens, found {len(windows)}")
+        raise HalfbyteError(
+            f"tuning: expected at least 2 windows of tokens, found {len(windows)}, of "
+            f"{sum(map(len, windows))} tokens: a longer text is needed"
+        )
     for shape in dict.fromkeys(piece.shape for piece in cut(_captured(file, windows))[1:]):
         shape.check()
 
@@ -155,7 +158,8 @@ class _Run:
     ) -> None:  # fmt: skip
         self.schedule, self._pool, self._threads = schedule, pool, threads
         held = max(1, len(windows) // _HELD)
-        self.windows, self.held = windows[:-held], windows[-held:]
+        order = sorted(windows, key=len)  # a short rest of a text would say little
+        self.windows, self.held = order[:-held], order[-held:]
         vectors = {n: in_floats(t) if len(t.shape) == 1 else t for n, t in start.items()}
         self._teacher = cut(_captured(file, windows))
         self._pieces = cut(_captured(replace(file, tensors=vectors), windows))

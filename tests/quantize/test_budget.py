@@ -122,3 +122,22 @@ def test_candidates_fit_columns() -> None:
     assert named(96)[-1] == "Q8_0"
     assert not {"Q2_K", "Q3_K", "Q4_K"} & {*named(96)}
     assert named(33) == []
+
+
+def test_size_counts_the_file_s_alignment(tmp_path: Path) -> None:
+    path = models.write(
+        tmp_path / "model.gguf", "llama",
+        change=lambda metadata, _: metadata.update({"general.alignment": np.uint32(1024)}),
+    )  # fmt: skip
+    report = quantize_file(path, size=62_000, output=tmp_path / "out.gguf", threads=1)
+    assert 58_000 < report.bytes_after <= 62_000
+
+
+def test_a_head_that_is_too_large_is_named(tmp_path: Path) -> None:
+    def enlarge(_: object, tensors: dict[str, np.ndarray]) -> None:
+        tensors["output.weight"] = tensors["output.weight"] * np.float32(1e37)
+
+    path = models.write(tmp_path / "model.gguf", "llama", change=enlarge)
+    ids = [np.array(models.ids("llama"), np.int32)]
+    with pytest.raises(HalfbyteError, match=r"tensor 'output.weight': expected finite numbers"):
+        measure(Task(open_model(path), {}, ids, Codec()), ["output.weight"])

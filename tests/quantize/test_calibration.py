@@ -283,6 +283,18 @@ def test_bad_texts(
     assert [p.name for p in tmp_path.iterdir()] == ["text.txt"]
 
 
+@pytest.mark.parametrize("options", [["--calibrate", "README.md"], ["--method", "gptq"]])
+def test_a_context_without_room_for_a_text(
+    options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = models.write(
+        tmp_path / "model.gguf", "llama",
+        change=lambda metadata, _: metadata.update({"llama.context_length": np.uint32(1)}),
+    )  # fmt: skip
+    assert main([str(path), "--int4", "-o", str(tmp_path / "o.gguf"), *options]) == 2
+    assert "expected a context of at least 2 tokens" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

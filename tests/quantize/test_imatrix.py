@@ -11,11 +11,14 @@ import pytest
 from tests.text.architectures import models
 
 from halfbyte.cli import quantize as main
-from halfbyte.errors import FormatError
+from halfbyte.errors import FormatError, OutputError
 from halfbyte.formats import ModelFile
+from halfbyte.quantize import quantize_file
 from halfbyte.quantize.calibration.imatrix import read_imatrix, write_imatrix
 from halfbyte.quantize.calibration.statistics import Moments
+from halfbyte.quantize.gguf_writer import write_gguf
 from halfbyte.text.opening import open_model
+from halfbyte.weights import F32, Tensor
 
 NAME, STACK = "blk.0.attn_q.weight", "blk.0.ffn_up_exps.weight"
 
@@ -147,3 +150,56 @@ def test_options(
     assert main([str(storyteller), "--int4", "-o", str(tmp_path / "o.gguf"), *options]) == 2
     assert message in capsys.readouterr().err
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("replaced", ["model.gguf", "text.txt", "out.gguf", "report.json"])
+def test_it_replaces_no_input_and_no_other_output(
+    replaced: str, model: ModelFile, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nor does the report; also with --force, and before any work."""
+    (tmp_path / "text.txt").write_text("Once upon a time", "utf-8")
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    common = [str(model.path), "--int4", "--force", "-o", str(tmp_path / "out.gguf")]
+    common += ["--calibrate", str(tmp_path / "text.txt"), "--json", str(tmp_path / "report.json")]
+    assert main([*common, "--write-imatrix", str(tmp_path / replaced)]) == 2
+    assert f"{replaced}: is " in capsys.readouterr().err
+    if replaced in before:
+        assert main([*common, "--json", str(tmp_path / replaced)]) == 2
+        assert f"{replaced}: is an input" in capsys.readouterr().err
+        with pytest.raises(OutputError, match="is an input"):
+            quantize_file(
+                model.path, "int4", tmp_path / "out.gguf", calibrate=tmp_path / "text.txt",
+                write_imatrix=tmp_path / replaced,
+            )  # fmt: skip
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+def test_it_replaces_only_files_of_importance(
+    model: ModelFile, moments: dict[str, Moments], tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    (tmp_path / "notes.gguf").write_text("notes", "utf-8")
+    (tmp_path / "text.txt").write_text("Once upon a time", "utf-8")
+    write_imatrix(tmp_path / "own.gguf", moments, 2, "t")
+    quantize_file(model.path, "int8", tmp_path / "small.gguf", threads=1)
+    common = [str(model.path), "--int4", "--calibrate", str(tmp_path / "text.txt")]
+    errors = {}
+    for name in ("notes.gguf", "small.gguf", "own.gguf"):
+        options = ["-o", str(tmp_path / "o.gguf"), "--write-imatrix", str(tmp_path / name)]
+        assert main([*common, *options]) == 2
+        errors[name] = capsys.readouterr().err
+    assert "halfbyte did not write it" in errors["notes.gguf"]
+    assert "halfbyte did not write it" in errors["small.gguf"]
+    assert "at least 256 tokens" in errors["own.gguf"]
+
+
+@pytest.mark.parametrize("count", [np.nan, np.inf, -1])
+def test_counts_that_are_none(count: float, model: ModelFile, tmp_path: Path) -> None:
+    parts = {"in_sum2": np.ones((1, model.tensors[NAME].columns)), "counts": np.array([[count]])}
+    write_gguf(
+        tmp_path / "i.gguf", {},
+        [Tensor(f"{NAME}.{part}", F32, x.shape, F32.encode(x.astype(np.float32)).reshape(-1))
+         for part, x in parts.items()],
+    )  # fmt: skip
+    with pytest.raises(FormatError, match=rf"'{NAME}.in_sum2': expected counts of rows, found"):
+        read_imatrix(tmp_path / "i.gguf", model)

@@ -16,7 +16,15 @@ from pathlib import Path
 from halfbyte.cli.common import add_debug, add_lora, size, useful_threads
 from halfbyte.cli.parser import Parser, numbers, whole
 from halfbyte.cli.pull import located
-from halfbyte.cli.replacing import add_force, is_own_gguf, is_own_json, is_own_onnx, may_replace
+from halfbyte.cli.replacing import (
+    IsOwn,
+    add_force,
+    is_own_gguf,
+    is_own_imatrix,
+    is_own_json,
+    is_own_onnx,
+    may_replace,
+)
 from halfbyte.errors import HalfbyteError, OutputError
 from halfbyte.onnx.files import is_onnx_file
 from halfbyte.outputs import write_text
@@ -239,8 +247,8 @@ def run(arguments: Sequence[str]) -> int:
     refuse_to_replace(output, options.model, options.tokenizer, *adapters, *_beside(options.model))
     is_own = is_own_onnx if onnx else is_own_gguf
     may_replace(output, is_own, force=options.force, option="--output")
-    if options.json:
-        _check_report(options, output)
+    for option, own in _OTHER_OUTPUTS.items():
+        _check_other_output(options, option, own, output)
     bar = Bar()
     try:
         report = _quantize_onnx(options, bar) if onnx else _quantize_gguf(options, bar)
@@ -331,10 +339,22 @@ def _beside(model: Path) -> list[Path]:
     return [p for p in model.iterdir() if p.suffix != ".gguf"] if model.is_dir() else []
 
 
-def _check_report(options: argparse.Namespace, output: Path) -> None:
-    """Refuse, before the work, a report that would replace a model or cannot be written."""
-    path: Path = options.json
-    refuse_to_replace(path, options.model, options.tokenizer)
-    if os.path.realpath(path) == os.path.realpath(output):
-        raise OutputError(f"{path}: is also the output; choose another report with --json")
-    may_replace(path, is_own_json("source_format", "output"), force=options.force, option="--json")
+_OTHER_OUTPUTS = {"json": is_own_json("source_format", "output"), "write_imatrix": is_own_imatrix}
+
+
+def _check_other_output(
+    options: argparse.Namespace, name: str, is_own: IsOwn, output: Path
+) -> None:
+    """Refuse, before the work, a file that would replace an input or cannot be written."""
+    path: Path | None = getattr(options, name)
+    if path is None:
+        return
+    option = f"--{name.replace('_', '-')}"
+    adapters = [adapter for adapter, _ in options.lora]
+    inputs = (options.model, options.tokenizer, options.calibrate, options.imatrix, *adapters)
+    refuse_to_replace(path, *inputs, *_beside(options.model))
+    others = {"the output": output, "the report": options.json if name != "json" else None}
+    for what, other in others.items():
+        if other is not None and os.path.realpath(path) == os.path.realpath(other):
+            raise OutputError(f"{path}: is also {what}; choose another file with {option}")
+    may_replace(path, is_own, force=options.force, option=option)

@@ -63,6 +63,11 @@ def is_own_gguf(path: Path) -> bool:
     return start.startswith(MAGIC) and start[_HEAD : _HEAD + len(_OWN)] == _OWN
 
 
+def is_own_imatrix(path: Path) -> bool:
+    """Whether `quantize` wrote a file of importance, in GGUF: older ones do not say by whom."""
+    return is_own_gguf(path) and b"imatrix.chunk_count" in _start(path)
+
+
 def is_own_onnx(path: Path) -> bool:
     """Whether `quantize` wrote a file: only it writes versions before the graph."""
     start, at = _start(path), 0

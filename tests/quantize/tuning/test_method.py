@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.text.architectures import models
 
@@ -60,6 +61,17 @@ def test_scales_and_norms_change_after_gptq(model: Path, tmp_path: Path) -> None
 
 def _bytes(file: ModelFile, tensor: Tensor) -> bytes:
     return file.tensors[tensor.name].data.tobytes()
+
+
+def test_vectors_have_their_types(model: Path, tmp_path: Path) -> None:
+    """Those that are kept in F16 are learned in F32, then rounded."""
+    out, norm = tmp_path / "o.gguf", "blk.0.attn_norm.weight"
+    quantize_file(model, "int4", out, method="tuned", keep=[("*norm*", "F16")], threads=1)
+    start, tuned = (open_model(path).tensors[norm] for path in (model, out))
+    assert tuned.format.name == "F16"
+    ratio = tuned.decode() / start.decode()
+    scales = np.exp2(np.rint(np.log2(ratio)))  # of equalized channels
+    assert 0 < np.abs(ratio / scales - 1).max() < 0.02
 
 
 def test_an_interrupted_run_goes_on(model: Path, tmp_path: Path) -> None:

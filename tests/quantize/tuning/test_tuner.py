@@ -175,6 +175,19 @@ def test_a_start_that_steps_make_worse_remains(storytellers: tuple[Path, Path]) 
     assert not result.encoded
 
 
+def test_a_short_rest_of_a_text_does_not_judge(storytellers: tuple[Path, Path]) -> None:
+    """A last window of two tokens is learned from; the longest are held out."""
+    files = [open_model(path) for path in storytellers]
+    long, rest = windows(1024, 3), np.array([1, 5], np.int32)
+    results = [
+        tune(files[0], dict(files[1].tensors), texts, Schedule(steps=1, every=1))
+        for texts in ([*long, rest], [rest, *long])
+    ]
+    assert results[0].before == results[1].before
+    alone = tune(files[0], dict(files[1].tensors), long, Schedule(steps=1, every=1))
+    assert results[0].before == alone.before
+
+
 @pytest.mark.parametrize("name", ["phi3", "gpt2", "qwen2"])
 def test_parts_and_biases_are_learned(name: str, tmp_path: Path) -> None:
     """Of matrices and biases that several products share."""
