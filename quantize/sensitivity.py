@@ -30,6 +30,7 @@ FORMAT_NAMES = (
 )  # fmt: skip
 TOKENS = 512  # of the runs for one tensor
 _ROWS = 256  # of a tensor, whose errors are measured
+_LOGIT_ROWS = 32
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def measure(task: Task, names: Sequence[str]) -> dict[str, Sensitivity]:
         states.append(list(segments.run(segment, states[-1], statistics)))
         for name, found in statistics.moments.items():
             moments.setdefault(name, found)
-    expected = _distributions(states.pop())
+    expected = states.pop()
     measured = {}
     for name in names:
         tensor = task.file.tensors[name]
@@ -134,7 +135,7 @@ def _errors(
 
 def _divergence(
     segments: Segments, states: Sequence[Sequence[State]], tensors: Mapping[str, Tensor],
-    expected: F64,
+    expected: Sequence[State],
 ) -> float:  # fmt: skip
     """Mean KL with other tensors, from what each segment reads."""
     changed = segments.changed(tensors)
@@ -143,13 +144,23 @@ def _divergence(
     for number in range(first, len(segments)):
         segment = changed.get(number, segments[number])
         current = list(segments.run(segment, current))
-    actual = _distributions(current)
-    return float((np.exp(expected) * (expected - actual)).sum(axis=1).mean())
+    return mean_divergence(expected, current)
 
 
-def _distributions(states: Sequence[State]) -> F64:
+def mean_divergence(expected: Sequence[State], actual: Sequence[State]) -> float:
+    """Mean KL of tokens' distributions, some rows at a time: a vocabulary may be large."""
+    total, count = 0.0, 0
+    for states in zip(expected, actual, strict=True):
+        for first in range(0, len(states[0]["logits"]), _LOGIT_ROWS):
+            p, q = (_distributions(s["logits"][first : first + _LOGIT_ROWS]) for s in states)
+            total += float((np.exp(p) * (p - q)).sum())
+            count += len(p)
+    return total / count
+
+
+def _distributions(logits: F32Array) -> F64:
     """Logarithms of probabilities [tokens, vocabulary]."""
-    z = np.concatenate([state["logits"] for state in states]).astype(np.float64)
+    z = logits.astype(np.float64)
     z -= z.max(axis=1, keepdims=True)
     shifted: F64 = z - np.log(np.exp(z).sum(axis=1, keepdims=True))
     return shifted

@@ -15,7 +15,7 @@ from halfbyte.quantize import Report, quantize_file
 from halfbyte.quantize.calibration import texts
 from halfbyte.quantize.encode import Codec
 from halfbyte.quantize.methods import Task
-from halfbyte.quantize.sensitivity import candidates, measure
+from halfbyte.quantize.sensitivity import candidates, mean_divergence, measure
 from halfbyte.text.opening import open_model
 from halfbyte.weights import F32, Tensor
 
@@ -112,6 +112,19 @@ def test_a_tensor_that_matters_costs_more(storyteller: Path) -> None:
         assert losses[-1] < 0.02 * losses[0]
         assert all(map(math.isfinite, losses))
     assert known[name].options[0].loss < 0.02 * known[other].options[0].loss
+
+
+def test_mean_divergence_is_that_of_all_tokens() -> None:
+    """Of windows that differ in length, and are longer than the rows taken at once."""
+    generator = np.random.default_rng(0)
+    pairs = [generator.standard_normal((2, n, 9)).astype(np.float32) for n in (70, 3)]
+    first, second = ([{"logits": pair[i]} for pair in pairs] for i in (0, 1))
+    p, q = (
+        np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
+        for z in np.concatenate(pairs, axis=1).astype(np.float64)
+    )
+    expected = (p * np.log(p / q)).sum(axis=1).mean()
+    np.testing.assert_allclose(mean_divergence(first, second), expected, rtol=1e-6)
 
 
 def test_candidates_fit_columns() -> None:
