@@ -9,7 +9,7 @@ the square of small changes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +18,7 @@ from halfbyte.errors import HalfbyteError
 from halfbyte.quantize.allocation import Option
 from halfbyte.quantize.calibration.segments import Segments, State, Tokens
 from halfbyte.quantize.calibration.statistics import Moments, Statistics
-from halfbyte.quantize.encode import SLICE
-from halfbyte.quantize.methods import GRAM_BYTES, Task
+from halfbyte.quantize.methods import GRAM_BYTES, Task, weighted
 from halfbyte.weights import FORMATS, F32Array, ScaledFormat, Tensor
 
 F64 = npt.NDArray[np.float64]
@@ -63,7 +62,9 @@ def measure(task: Task, names: Sequence[str]) -> dict[str, Sensitivity]:
     for name in names:
         tensor = task.file.tensors[name]
         formats = candidates(tensor)
-        encoded = _encoded(task, tensor, formats[0], moments.get(name))
+        smallest = replace(task, formats={name: formats[0]})
+        rows = weighted(smallest, tensor, _importance(tensor, moments.get(name)))
+        encoded = Tensor(name, formats[0], tensor.shape, rows.reshape(-1))
         with np.errstate(over="ignore", invalid="ignore"):
             errors = _errors(task, tensor, formats, moments.get(name))
             loss = _divergence(segments, states, {name: encoded}, expected)
@@ -97,20 +98,6 @@ def _importance(tensor: Tensor, moments: Moments | None) -> F32Array:
     if moments is None:  # no product reads it
         return np.ones((1, tensor.columns), np.float32)
     return moments.means()
-
-
-def _encoded(
-    task: Task, tensor: Tensor, format_: type[ScaledFormat], moments: Moments | None
-) -> Tensor:
-    importance = _importance(tensor, moments)
-    rows = tensor.row_count // len(importance)
-    step = max(1, SLICE // tensor.columns)
-    parts = []
-    for number, weights in enumerate(importance):
-        for first in range(0, rows, step):
-            x = task.values(tensor, number * rows + first, min(step, rows - first))
-            parts.append(task.codec.search(format_, x, weights)[0])
-    return Tensor(tensor.name, format_, tensor.shape, np.concatenate(parts).reshape(-1))
 
 
 def _errors(
