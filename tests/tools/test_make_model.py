@@ -119,7 +119,7 @@ def test_sizes_in_bytes(tool: ModuleType, name: str, weight: str, megabytes: flo
 
 def test_vocabularies_hold_no_token_twice(tool: ModuleType) -> None:
     for shape in tool.SHAPES.values():
-        tokens, types = tool._vocabulary(shape.vocabulary)
+        tokens, types = tool.vocabulary(shape.vocabulary)
         assert len(set(tokens)) == len(tokens) == len(types) == shape.vocabulary
         assert set(types[259:].tolist()) == {1}
 

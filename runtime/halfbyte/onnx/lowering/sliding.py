@@ -134,6 +134,8 @@ def without_subnormals(w: Array) -> Array:
     Processors take a hundred times as long for products with them, which are less than the
     rounding of the others'.
     """
+    if w.dtype != np.float32:
+        return w
     parts = np.array_split(w.reshape(-1), max(1, w.size >> 20))  # of 4 MB: copies stay small
     if not any((part[np.abs(part) < _NORMAL] != 0).any() for part in parts):
         return w
