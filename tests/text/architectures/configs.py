@@ -67,6 +67,19 @@ _SHARED = {
     "moe_intermediate_size": 32,
     "shared_expert_intermediate_size": 64,
 }
+_NEMOTRON_H = {
+    "mamba_num_heads": 4,
+    "mamba_head_dim": 16,
+    "ssm_state_size": 16,
+    "layer_norm_epsilon": 1e-5,
+}
+_ROUTED = {
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 32,
+    "moe_shared_expert_intermediate_size": 64,
+    "routed_scaling_factor": 1.5,
+}
 _GPT_OSS = {
     "model_type": "gpt_oss",
     "head_dim": 16,
@@ -550,6 +563,49 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "moe_intermediate_size": 32,
         "moe_num_shared_experts": 2,
         "tie_word_embeddings": False,
+    },
+    "nemotron_h": {
+        "model_type": "nemotron_h",
+        "layers_block_type": ["linear_attention", "mlp", "full_attention"],
+        "head_dim": 16,
+        "n_groups": 2,
+        **_NEMOTRON_H,
+    },
+    "nemotron_h-experts": {
+        "model_type": "nemotron_h",
+        "layers_block_type": ["moe", "linear_attention", "full_attention", "moe"],
+        "head_dim": 8,
+        "n_groups": 1,
+        **_NEMOTRON_H,
+        **_ROUTED,
+    },
+    "nemotron_h-latent": {
+        "model_type": "nemotron_h",
+        "layers_block_type": ["linear_attention", "moe", "full_attention"],
+        "head_dim": 8,
+        "n_groups": 1,
+        **_NEMOTRON_H,
+        **_ROUTED,
+        "moe_latent_size": 16,
+    },
+    "jamba": {
+        "model_type": "jamba",
+        "num_hidden_layers": 4,
+        "attn_layer_period": 4,
+        "attn_layer_offset": 2,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "mamba_d_state": 8,
+    },
+    "jamba-dense": {
+        "model_type": "jamba",
+        "num_hidden_layers": 2,
+        "attn_layer_period": 2,
+        "attn_layer_offset": 0,
+        "num_experts": 1,
+        "num_experts_per_tok": 1,
+        "mamba_d_state": 8,
+        "tie_word_embeddings": True,
     },
 }
 

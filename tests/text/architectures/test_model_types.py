@@ -35,6 +35,8 @@ MORE = [
     "gemma4_unified_text",
     "granitemoeshared",
     "internlm3",
+    "jamba",
+    "nemotron_h",
     "qwen2_5_vl_text",
     "qwen2_vl_text",
     "qwen3_5_moe_text",
@@ -47,7 +49,9 @@ ENCODERS = [
 ]  # fmt: skip
 
 # Other models' types, with other keys
-VARIANTS = {"bitnet_b1_58", "gemma_embedding", "jina_bert_v2", "nomic_bert_moe"}
+VARIANTS = {
+    "bitnet_b1_58", "gemma_embedding", "jina_bert_v2", "nemotron_h_moe", "nomic_bert_moe",
+}  # fmt: skip
 
 STATE = "its layers with a state are not built"
 CLOSED = {
@@ -146,6 +150,33 @@ def test_code_of_a_folder_is_not_asked_for() -> None:
         naming(code | {"model_type": "qwen9"}, types)
 
 
+PUBLISHED = [
+    ("nemotron_h", "backbone.layers.0.mixer.dt_bias", "blk.0.ssm_dt.bias"),
+    ("nemotron_h", "backbone.embeddings.weight", "token_embd.weight"),
+    ("nemotron_h-experts", "backbone.layers.3.mixer.experts.2.up_proj.weight",
+     "blk.3.ffn_up_exps.weight[2]"),
+    ("nemotron_h-experts", "backbone.layers.3.mixer.gate.e_score_correction_bias",
+     "blk.3.exp_probs_b.bias"),
+    ("jamba", "model.layers.1.feed_forward.experts.3.down_proj.weight",
+     "blk.1.ffn_down_exps.weight[3]"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "tensor", "expected"), PUBLISHED)
+def test_names_in_published_folders(name: str, tensor: str, expected: str) -> None:
+    """Where they are not those of `transformers`' own models."""
+    renamed = naming(models.config(name), architectures.model_types()).rename(tensor)
+    assert renamed
+    assert renamed[0] == expected
+
+
+def test_pattern_of_layers() -> None:
+    """Nemotron H's published folders have a letter for each layer."""
+    config, types = models.config("nemotron_h-experts"), architectures.model_types()
+    pattern = {"layers_block_type": None, "hybrid_override_pattern": "EM*E"}
+    assert str(naming(config | pattern, types).metadata) == str(naming(config, types).metadata)
+
+
 REFUSED = [
     ("smollm3", {"no_rope_layers": [1, 0, 1, 0]}, "'no_rope_layers': expected [1, 1, 1, 0]"),
     ("smollm3", {"use_sliding_window": True}, "'use_sliding_window': expected False"),
@@ -197,6 +228,14 @@ REFUSED = [
     ("ernie4_5_moe", {"moe_layer_start_index": 4}, "_index': expected 1 to 3, found 4"),
     ("falcon_mamba", {"mixer_rms_eps": 0.0}, "'mixer_rms_eps': expected a positive number"),
     ("ministral3", {"sliding_window": 4096}, "'sliding_window': expected None, found 4096"),
+    ("nemotron_h", {"layers_block_type": ["mamba", "conv"]}, "'layers_block_type': expected 1 to"),
+    ("nemotron_h", {"layers_block_type": [], "hybrid_override_pattern": "MX"}, "'linear_attention"),
+    ("nemotron_h", {"layers_block_type": ["mlp", "moe"]}, "expected 'mlp' or 'moe', found both"),
+    ("nemotron_h", {"mlp_hidden_act": "silu"}, "'mlp_hidden_act': expected 'relu2', found 'silu'"),
+    ("nemotron_h-experts", {"n_group": 2}, "'n_group': expected 1, found 2"),
+    ("jamba", {"attn_layer_offset": 4}, "'attn_layer_offset': expected 0 to 3, found 4"),
+    ("jamba", {"expert_layer_offset": "1"}, "'expert_layer_offset': expected 0 to 1, found '1'"),
+    ("jamba", {"mamba_proj_bias": True}, "'mamba_proj_bias': expected False, found True"),
 ]  # fmt: skip
 
 

@@ -116,7 +116,7 @@ _OUTER = re.compile(r"(?P<part>[\w.]+)\.(?P<kind>weight|bias|gamma|beta)")
 _EXPERT = re.compile(r"(.*experts)\.(\d{1,4})\.(\w+)")  # with matrices of its own
 # Which have no ".weight": stacked experts, vectors of state spaces, sinks, factors
 _BARE = re.compile(
-    r"(experts\.(?:gate_up_proj|down_proj|mlp\.w[12])|\.(?:A_log|D|dt_bias|sinks|expert_bias)"
+    r"(experts\.(?:(?:gate_)?up_proj|down_proj|mlp\.w[12])|\.(?:A_log|D|dt_bias|sinks|expert_bias)"
     r"|\.(?:layer_scalar|router\.scale|per_expert_scale|correct_output_scale"
     r"|e_score_correction_bias)|act_fn\.\w+)$"
 )

@@ -305,7 +305,7 @@ class _Model(Decoder):
         through = partial(
             self.fed_forward, x, name, kind, gated=self.block.gated, sub_norm=sub_norm
         )
-        if experts is None or number < experts.dense:
+        if experts is None or not experts.in_layer(number):
             return through()
         y = _experts.mixture(self, x, name, experts, kind)
         if not experts.shared:

@@ -62,6 +62,8 @@ class Experts:
         Factor of these weights.
     dense : int
         The first layers without experts.
+    layers : tuple of bool
+        Which layers have experts, if not all but these.
     """
 
     count: int
@@ -72,19 +74,28 @@ class Experts:
     normalize: bool = True
     scale: float = 1.0
     dense: int = 0
+    layers: tuple[bool, ...] = ()
+
+    def in_layer(self, number: int) -> bool:
+        """Whether a layer has experts."""
+        return self.layers[number] if self.layers else number >= self.dense
 
 
-def read(keys: Keys, *, normalize: bool = True, optional: bool = False) -> Experts | None:
-    """Hyperparameters from metadata; `normalize` is the architecture's default.
+def read(
+    keys: Keys, *, normalize: bool = True, optional: bool = False, gating: int = _SOFTMAX,
+    hidden: int = 0,
+) -> Experts | None:  # fmt: skip
+    """Hyperparameters from metadata; `normalize` and `gating` are the architecture's defaults.
 
-    Returns None if experts are `optional` and there are none.
+    Returns None if experts are `optional` and there are none. `hidden` are the hidden elements of
+    an expert, if ``feed_forward_length`` is not for all layers.
     """
     count = keys.size("expert_count", MAX_EXPERTS, 0, low=0 if optional else 1)
     if not count:
         return None
     keys.size("expert_group_count", 1, 1, low=0)  # experts are not chosen in groups
-    usual = keys.size("feed_forward_length", _MAX_HIDDEN, 1)
-    gating = keys.size("expert_gating_func", _CHOSEN, _SOFTMAX)
+    usual = hidden or keys.size("feed_forward_length", _MAX_HIDDEN, 1)
+    gating = keys.size("expert_gating_func", _CHOSEN, gating)
     return Experts(
         count=count,
         used=keys.size("expert_used_count", count),

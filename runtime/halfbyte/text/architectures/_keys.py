@@ -200,18 +200,19 @@ class Keys:
 
     def attends(self, layers: int) -> tuple[tuple[bool, ...], int]:
         """Which layers have attention, and its key and value heads; others have none, 0."""
-        key = "attention.head_count_kv"
+        return self.of_some("attention.head_count_kv", layers, 1 << 12)
+
+    def of_some(self, key: str, layers: int, high: int) -> tuple[tuple[bool, ...], int]:
+        """Which layers have a part, and its size up to `high`; that of others is 0."""
         counts: Any = self.file.metadata.get(self._name(key))
         if not isinstance(counts, np.ndarray) or counts.dtype.kind not in "iu":
-            count = self.size(key, 1 << 12)
-            return (True,) * layers, count
-        heads = int(counts.max(initial=0))
-        known = {0, heads}
-        if counts.shape != (layers,) or not 1 <= heads <= 1 << 12 or {*counts.tolist()} - known:
+            return (True,) * layers, self.size(key, high)
+        most = int(counts.max(initial=0))
+        if counts.shape != (layers,) or not 1 <= most <= high or {*counts.tolist()} - {0, most}:
             raise self.error(
-                key, f"expected {layers} counts, each of them 0 or the same from 1 to {1 << 12}"
+                key, f"expected {layers} counts, each of them 0 or the same from 1 to {high}"
             )
-        return tuple((counts > 0).tolist()), heads
+        return tuple((counts > 0).tolist()), most
 
     def refuse_others(self, head_dim: int, others: Mapping[str, object] | None = None) -> None:
         """Refuse keys that were not read, unless they describe what is built."""

@@ -156,7 +156,7 @@ def build(file: ModelFile, config: Config, *, context: int, batch: int, cache: s
             else:
                 x = ops.add(x, _convolved(model, h, block, config.taps))
             h = model.norm(x, block + "ffn_norm")
-            if config.experts is None or layer < config.experts.dense:
+            if config.experts is None or not config.experts.in_layer(layer):
                 y = model.fed_forward(h, block, "silu", gated=True)
             else:
                 y = _experts.mixture(model, h, block, config.experts, "silu")

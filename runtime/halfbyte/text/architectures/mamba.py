@@ -36,37 +36,49 @@ def translate(config: Translation) -> None:
     """Translate a config.json into GGUF's terms."""
     keys = config.keys
     _ssm.translate_alone(config, "mamba")
-    dim, states = config.size("embedding_length"), keys.integer("state_size", 16)
-    channels, taps = keys.integer("expand", 2) * dim, keys.integer("conv_kernel", 4)
-    _ssm.translate_common(config, channels, states, taps)
-    rank = -(-dim // 16)
-    if keys.get("time_step_rank") != "auto":
-        rank = keys.integer("time_step_rank", rank, maximum=_ssm.MAX_HEADS)
-    config.metadata["ssm.time_step_rank"] = np.uint32(rank)
+    translate_channels(
+        config,
+        channels=keys.integer("expand", 2) * config.size("embedding_length"),
+        states=keys.integer("state_size", 16),
+        taps=keys.integer("conv_kernel", 4),
+        rank="time_step_rank",
+    )
     config.metadata["ssm.dt_b_c_rms"] = config.kind == "falcon_mamba"
     epsilon = np.float32(keys.number("mixer_rms_eps", 1e-6))
     if config.kind == "falcon_mamba" and epsilon != config.metadata[_EPSILON]:
         config.metadata[_MIXER_EPSILON] = epsilon
+    config.tied = keys.boolean("tie_word_embeddings", True)
+
+
+def translate_channels(
+    config: Translation, *, channels: int, states: int, taps: int, rank: str
+) -> None:
+    """Set the sizes of Mamba's layers; `rank` is the key of what steps are made from."""
+    keys, dim = config.keys, config.size("embedding_length")
+    _ssm.translate_common(config, channels, states, taps)
+    steps = -(-dim // 16)
+    if keys.get(rank) != "auto":
+        steps = keys.integer(rank, steps, maximum=_ssm.MAX_HEADS)
+    config.metadata["ssm.time_step_rank"] = np.uint32(steps)
     config.shapes |= {
         "ssm_in": (2 * channels, dim),
         "ssm_conv1d": (channels, 1, taps),
         "ssm_conv1d.bias": (channels,),
-        "ssm_x": (rank + 2 * states, channels),
-        "ssm_dt": (channels, rank),
+        "ssm_x": (steps + 2 * states, channels),
+        "ssm_dt": (channels, steps),
         "ssm_a": (channels, states),
         "ssm_d": (channels,),
         "ssm_out": (dim, channels),
     }
     config.transforms |= {"ssm_conv1d.weight": KERNELS, "ssm_a": DECAYS}
-    config.tied = keys.boolean("tie_word_embeddings", True)
 
 
 @dataclass(frozen=True)
-class _Mixer:
+class Mixer:
     """A layer of Mamba.
 
     `rank` are the numbers that steps are made from; `epsilon` is that of their norm and that of
-    what channels write and read, 0 if there are none.
+    what channels write and read, 0 if there are none. These norms may have gains.
     """
 
     space: StateSpace
@@ -80,7 +92,8 @@ class _Mixer:
         new = ops.silu(model.causal_conv(new, block, "ssm_conv1d", space.taps))
         dt, bc = model.fused(new, block + "ssm_x", (self.rank, 2 * states))
         if self.epsilon:
-            dt, bc = self._normed(model, dt, self.rank), self._normed(model, bc, states, parts=2)
+            dt = self._normed(model, dt, self.rank, block + "ssm_dt_norm")
+            bc = self._normed(model, bc, states, block + "ssm_b_norm", block + "ssm_c_norm")
         dt = model.linear(dt, block + "ssm_dt", channels, bias=True)
         y = ops.selective_scan(
             new, ops.unary(dt, function="softplus"), self._rates(model, block + "ssm_a"), bc,
@@ -101,22 +114,31 @@ class _Mixer:
 
         return model.program.table(name, shape, in_blocks)
 
-    def _normed(self, model: Decoder, x: Buffer, width: int, parts: int = 1) -> Buffer:
-        """RMSNorm of each part of a row, without gains."""
+    def _normed(self, model: Decoder, x: Buffer, width: int, *names: str) -> Buffer:
+        """RMSNorm of each part of a row, with the gains of these names if there are any."""
         ones = model.program.constant("ones", np.ones(width, np.float32))
-        y: Buffer = ops.rms_norm(x, ones, epsilon=self.epsilon, heads=parts)
+        y: Buffer = ops.rms_norm(x, ones, epsilon=self.epsilon, heads=len(names))
+        if not model.has(f"{names[0]}.weight"):
+            return y
+        for part, name in enumerate(names):
+            gains = np.ones((len(names), width), np.float32)
+            gains[part] = model.tensor(f"{name}.weight", width).decode()
+            y = ops.mul(y, model.row(f"{name}.weight", gains))
         return y
 
 
 def read_config(file: ModelFile) -> Config:
     """Hyperparameters from metadata, under ``mamba.*``."""
     keys = Keys(file, "mamba")
-    sizes, channels = _ssm.sizes(keys), keys.size("ssm.inner_size", _ssm.MAX_CHANNELS)
-    norms = keys.boolean("ssm.dt_b_c_rms", False)
-    mixer = _Mixer(
-        space=_ssm.read(keys, heads=channels),
-        rank=keys.size("ssm.time_step_rank", _ssm.MAX_HEADS),
-        epsilon=keys.number(_MIXER_EPSILON, sizes.epsilon) if norms else 0.0,
-    )
+    sizes, norms = _ssm.sizes(keys), keys.boolean("ssm.dt_b_c_rms", False)
+    epsilon = keys.number(_MIXER_EPSILON, sizes.epsilon) if norms else 0.0
+    config = Config(**vars(sizes), mixer=read_mixer(keys, epsilon))
     keys.refuse_others(sizes.head_dim)
-    return Config(**vars(sizes), mixer=mixer)
+    return config
+
+
+def read_mixer(keys: Keys, epsilon: float) -> Mixer:
+    """Hyperparameters of Mamba's layers, whose norms have this epsilon, or 0 for none."""
+    channels = keys.size("ssm.inner_size", _ssm.MAX_CHANNELS)
+    rank = keys.size("ssm.time_step_rank", _ssm.MAX_HEADS)
+    return Mixer(_ssm.read(keys, heads=channels), rank, epsilon)
