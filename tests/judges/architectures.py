@@ -34,7 +34,7 @@ def built(name: str) -> torch.nn.Module:
     model = auto.from_config(config, dtype=torch.float32).eval()
     shapes = shapes_of(model)
     own = {n: torch.from_numpy(models.values(f"{name}/{n}", tuple(s))) for n, s in shapes.items()}
-    if config.tie_word_embeddings:
+    if getattr(config, "tie_word_embeddings", False):
         head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
         of = {id(module): f"{n}.weight" for n, module in model.named_modules()}
         own[of[id(head)]] = own[of[id(embedding)]]

@@ -24,7 +24,8 @@ class Transform:
     they are float32. If it `widens`, GGUF has the result in F32, in a shape of its own. `factors`
     multiply rows, or all of them alike. `columns` permutes the numbers of columns. With `axes` and
     `rows` the axes are permuted first, then the rows by their numbers. `more` rows of zeros follow.
-    `matrices` is how many a matrix is split into, along its rows, before all that.
+    `matrices` is how many a matrix is split into, along its rows, before all that. With `either`,
+    tensors may be in GGUF's order already, which their shape shows.
     """
 
     name: str  # for people
@@ -37,6 +38,11 @@ class Transform:
     rows: Callable[[Array], Array] | None = None
     more: int = 0
     matrices: int = 0
+    either: bool = False
+
+    def fitting(self, shape: tuple[int, ...], wanted: tuple[int, ...]) -> Transform:
+        """The transform of a tensor of this shape, of which GGUF has the shape `wanted`."""
+        return SAME if self.either and shape == wanted else self
 
 
 SAME = Transform("as it is", lambda x: x)
@@ -89,11 +95,20 @@ def _from_row(x: Array, first: int) -> Array:
     return x[first:]
 
 
+def _first_rows(x: Array, count: int) -> Array:
+    return x[:count]
+
+
 def padded(more: int) -> Transform:
     """A matrix with further rows of zeros."""
     if not more:
         return SAME
     return Transform(f"{more} more rows", partial(np.pad, pad_width=((0, more), (0, 0))), more=more)
+
+
+def first_rows(count: int) -> Transform:
+    """The first rows only."""
+    return Transform(f"the first {count} rows", partial(_first_rows, count=count))
 
 
 def from_row(first: int) -> Transform:
@@ -141,6 +156,7 @@ def _even_first(x: Array) -> Array:
 
 EVEN_FIRST = Transform("even columns first", _even_first, widens=True)
 EXPERTS = Transform("transposed experts", lambda x: x.swapaxes(1, 2), axes=(0, 2, 1))
+EITHER_EXPERTS = replace(EXPERTS, either=True)
 EVEN_EXPERTS = Transform(
     "transposed experts, even rows first", lambda x: _even_first(x.swapaxes(1, 2)),
     axes=(0, 2, 1), rows=_even_first,

@@ -75,12 +75,13 @@ def write(
     names = naming(config(name), architectures.model_types())
     shapes = read_golden(name)[0]
     metadata, tensors = dict(names.metadata), dict(names.tensors)
+    wanted = Shapes(names.metadata, names.shapes)
     for source, shape in shapes.items():
-        renamed = names.rename(source)
-        if renamed:
-            tensors[renamed[0]] = renamed[1].apply(values(f"{name}/{source}", tuple(shape or (1,))))
+        if renamed := names.rename(source):
+            new, value = renamed[0], values(f"{name}/{source}", tuple(shape or (1,)))
+            tensors[new] = renamed[1].fitting(value.shape, wanted[new]).apply(value)
     files = {n: tensor(n, v) for n, v in tensors.items()}
-    stacks = with_stacks(name, files, Shapes(names.metadata, names.shapes))
+    stacks = with_stacks(name, files, wanted)
     metadata |= as_metadata(names, stacks)
     tensors = {n: t.decode() for n, t in stacks.items()}
     if architecture:

@@ -119,6 +119,21 @@ def test_matrices_of_each_expert_are_stacked(name: str, tmp_path: Path) -> None:
             np.testing.assert_array_equal(file.tensors[key].take(5, 70), tensor.take(5, 70))
 
 
+def test_experts_in_the_order_of_published_folders(tmp_path: Path) -> None:
+    """Qwen 3 VL's are transposed there, and not where `transformers` saves them."""
+    name = "qwen3_vl_moe"
+    whole = open_model(write(tmp_path / "whole", name, "model.safetensors"))
+    shapes = models.read_golden(name)[0]
+    tensors = {n: models.values(f"{name}/{n}", tuple(shape)) for n, shape in shapes.items()}
+    for key, value in tensors.items():
+        if ".experts." in key:
+            tensors[key] = np.ascontiguousarray(value.swapaxes(1, 2))
+    published = write(tmp_path / "published", name, "model.safetensors")
+    write_safetensors(published / "model.safetensors", tensors)
+    for key, tensor in open_model(published).tensors.items():
+        np.testing.assert_array_equal(tensor.decode(), whole.tensors[key].decode())
+
+
 def test_a_missing_expert_is_named(tmp_path: Path) -> None:
     lost = "model.layers.1.block_sparse_moe.experts.2.w3.weight"
     folder = write_experts(tmp_path / "m", "mixtral", without=lost)

@@ -36,11 +36,13 @@ MORE = [
     "granitemoeshared",
     "internlm3",
     "jamba",
+    "mllama_text_model",
     "nemotron_h",
     "qwen2_5_vl_text",
     "qwen2_vl_text",
     "qwen3_5_moe_text",
     "qwen3_5_text",
+    "qwen3_vl_moe_text",
     "qwen3_vl_text",
 ]  # beyond the sixty; fmt: skip
 ENCODERS = [
@@ -70,11 +72,13 @@ INNER = {  # folders with a vision model, or one of sound
     "llava_next": "mistral",
     "llava_onevision": "qwen2",
     "mistral3": "ministral3",
+    "mllama": "llama",
     "qwen2_5_vl": "qwen2_vl",
     "qwen2_vl": "qwen2_vl",
     "qwen3_5": "qwen3_5",
     "qwen3_5_moe": "qwen3_5_moe",
     "qwen3_vl": "qwen3",
+    "qwen3_vl_moe": "qwen3_moe",
     "smolvlm": "llama",
 }
 
@@ -90,6 +94,9 @@ def test_sixty_types() -> None:
 def test_opens(name: str) -> None:
     """Each has a tiny model, which other tests compare with `transformers`."""
     tested = {config["model_type"] for config in models.CONFIGS.values()}
+    tested |= {
+        c["text_config"]["model_type"] for c in models.CONFIGS.values() if "text_config" in c
+    }
     assert name in tested or name in INNER or name.removesuffix("_text") in INNER
 
 

@@ -140,6 +140,7 @@ def model_tensors(where: str, names: Naming, weights: Checkpoint) -> dict[str, T
         if new in tensors:
             raise FormatError(f"{where}: tensor {name!r}: there is another for {new!r}")
         tensor, shape = _split(where, weights.tensors[name], name, transform), shapes[new]
+        transform = transform.fitting(tensor.shape, shape)
         expected = tuple(shape[axis] for axis in _axes(tensor, transform)) or shape
         if tensor.shape != expected:
             raise FormatError(

@@ -65,6 +65,7 @@ class Naming:
     numbers: tuple[str, ...] = ()  # tensors of one number in each layer, metadata in GGUF
     idle: tuple[str, ...] = ()  # ends of GGUF names of tensors that are left out where all zero
     rank: bool = False  # the model's head scores pairs of texts
+    kept: tuple[int, ...] = ()  # the numbers of layers that run, if not all do
 
     def rename(self, name: str) -> tuple[str, Transform] | None:
         """GGUF's name of a tensor and its transform; None for a tensor that is not a weight.
@@ -98,8 +99,12 @@ class Naming:
         kind = f"{part}.{_KINDS.get(match['kind'], match['kind'])}"
         if part.endswith("."):
             kind = part[:-1]
-        prefix = f"blk.{int(match['layer'])}." if layer else ""
+        prefix = f"blk.{self._place(int(match['layer']))}." if layer else ""
         return prefix + kind + number, self.transforms.get(kind, SAME)
+
+    def _place(self, layer: int) -> int:
+        """The place of a layer among those that run."""
+        return self.kept.index(layer) if layer in self.kept else layer
 
 
 # "model." and "transformer." are missing if the model was saved without its head; a text model
@@ -168,7 +173,7 @@ class Translation:
     names : mapping
         Parts of a tensor's name, such as ``self_attn.q_proj``, -> GGUF's names. One that ends with
         a dot is whole, without ``.weight``.
-    tied, tensors, transforms, shapes, layer_names, dropped, uneven, numbers, idle
+    tied, tensors, transforms, shapes, layer_names, dropped, uneven, numbers, idle, kept
         As in :class:`Naming`.
     """
 
@@ -185,6 +190,7 @@ class Translation:
         self.uneven: tuple[str, ...] = ()
         self.numbers: tuple[str, ...] = ()
         self.idle: tuple[str, ...] = ()
+        self.kept: tuple[int, ...] = ()
         self._rank = False
         self._unprefixed: dict[str, MetadataValue] = {}
 
@@ -196,7 +202,7 @@ class Translation:
         return Naming(
             self.keys.where, self.kind, metadata, self.names, self.tied, self.tensors,
             self.transforms, self.shapes, self.layer_names, self.dropped, self.uneven,
-            self.numbers, self.idle, self._rank,
+            self.numbers, self.idle, self._rank, self.kept,
         )  # fmt: skip
 
     def size(self, key: str) -> int:

@@ -12,8 +12,8 @@ from halfbyte.formats.huggingface.config import Keys
 
 WRAPPERS = (
     "gemma3", "gemma3n", "gemma4", "gemma4_unified", "idefics3", "internvl",
-    "lfm2_vl", "llava", "llava_next", "llava_onevision", "mistral3", "qwen2_5_vl", "qwen2_vl",
-    "qwen3_5", "qwen3_5_moe", "qwen3_vl", "smolvlm",
+    "lfm2_vl", "llava", "llava_next", "llava_onevision", "mistral3", "mllama", "qwen2_5_vl",
+    "qwen2_vl", "qwen3_5", "qwen3_5_moe", "qwen3_vl", "qwen3_vl_moe", "smolvlm",
 )  # fmt: skip
 
 _DEFAULTS: Mapping[str, Mapping[str, object]] = {

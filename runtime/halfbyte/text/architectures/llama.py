@@ -1,6 +1,7 @@
 """Llama: RMSNorm, rotary positions, grouped-query attention, SwiGLU; tied or untied head.
 
 Llama 3 divides its frequencies by ``rope_freqs.weight``. Biases, windows and experts are optional.
+Llama 3.2 Vision (text) is Llama 3 without the layers that read images.
 SmolLM, TinyLlama and, in llama.cpp's files, Mistral and Mixtral are of this architecture.
 """
 
@@ -10,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from halfbyte.formats.model_file import ModelFile
+from halfbyte.formats.transforms import first_rows
 from halfbyte.text.architectures import CHANNELS, _block, _experts
 from halfbyte.text.architectures._block import Block, Config
 from halfbyte.text.architectures._keys import Keys
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 TABLES = _block.TABLES
 EQUALIZED = CHANNELS
-MODEL_TYPES = ("llama", "helium", "internlm3", "mixtral")
+MODEL_TYPES = ("llama", "helium", "internlm3", "mixtral", "mllama_text_model")
 BLOCK = Block(interleaved=True)
 build = partial(_block.build, BLOCK)
 NAMES = {
@@ -43,11 +45,15 @@ _MIXTRAL = _experts.NAMES | {
     "block_sparse_moe.experts.w3": "ffn_up_exps",
 }
 
+_IMAGE_TOKENS = 8  # of Llama 3.2 Vision, beyond its vocabulary
+
 
 def translate(config: Translation) -> None:
     """Translate a config.json into GGUF's terms."""
     config.keys.expect("hidden_act", "silu")
     config.keys.expect("partial_rotary_factor", 1.0, None)
+    if config.kind == "mllama_text_model":
+        _leave_out_images(config)
     config.decoder("llama")
     config.rope()
     if config.kind != "helium":  # whose pairs are neighbours
@@ -59,6 +65,19 @@ def translate(config: Translation) -> None:
         config.windows(config.local_layers(lambda layer: True))
         _experts.translate(config, count="num_local_experts")
     config.tied = config.keys.boolean("tie_word_embeddings", False)
+
+
+def _leave_out_images(config: Translation) -> None:
+    """Leave out the layers that read images, which do nothing without one, and their tokens."""
+    keys = config.keys.otherwise(cross_attention_layers=list(range(3, 40, 5)))
+    layers = keys.integer("num_hidden_layers", maximum=1 << 10)
+    reading = keys.list("cross_attention_layers")
+    config.kept = tuple(layer for layer in range(layers) if layer not in reading)
+    config.dropped = tuple(f"layers.{layer}." for layer in range(layers) if layer in reading)
+    config.keys = keys.otherwise(rope_theta=500000.0).replaced(num_hidden_layers=len(config.kept))
+    tokens = keys.integer("vocab_size")
+    config.shapes["token_embd"] = (tokens + _IMAGE_TOKENS, keys.integer("hidden_size"))
+    config.transforms["token_embd.weight"] = first_rows(tokens)
 
 
 def read_config(file: ModelFile, architecture: str = "llama") -> Config:

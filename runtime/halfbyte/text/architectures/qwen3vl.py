@@ -20,10 +20,10 @@ MODEL_TYPES = ("qwen3_vl_text",)
 build = qwen3.build
 
 
-def translate(config: Translation) -> None:
+def translate(config: Translation, architecture: str = "qwen3vl") -> None:
     """Translate a config.json into GGUF's terms."""
     config.keys = config.keys.otherwise(rope_theta=500000.0)
-    qwen2.translate(config, "qwen3vl", head_dim=128)
+    qwen2.translate(config, architecture, head_dim=128)
     qwen35.translate_sections(config, [24, 20, 20])
     config.names = NAMES | qwen3.HEAD_NORMS
 
