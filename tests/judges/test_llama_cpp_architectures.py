@@ -13,6 +13,7 @@ from tests.formats.files import VOCABULARY
 from tests.judges.test_llama_cpp import F64, divergence, log_softmax
 from tests.support.sampled import often, sampled
 from tests.text.architectures import models
+from tests.text.architectures.test_goldens import split_latent
 
 import halfbyte
 from halfbyte.quantize import quantize_file
@@ -26,14 +27,15 @@ LENGTHS = {"mistral": 7, "ministral": 7, "qwen2-window": 9, "phi3": 11, "starcod
 # It always scales products of Gemma 3's queries and keys by 1 / sqrt(head_dim), knows one number of
 # Gemma 3n's streams, inputs and sparse layers, has windows of EXAONE 4 only in 64 layers, rounds
 # the range of gpt-oss's frequencies, has one epsilon of Falcon Mamba's, takes 0 for Qwen 2 VL's,
-# and does not know the last six architectures.
+# takes MiniCPM 3's long factors for its own context, opens DeepSeek 2 without a vector of queries
+# only in some numbers of layers, and does not know the last six architectures.
 OTHERS = {
-    "gemma3-scale", "gemma3n-shared", "exaone4", "gpt_oss", "falcon_mamba", "qwen2_vl", "gptj",
-    "codegen", "gpt_neo", "opt", "nanochat", "bitnet",
+    "gemma3-scale", "gemma3n-shared", "exaone4", "gpt_oss", "falcon_mamba", "qwen2_vl", "minicpm3",
+    "deepseek_v2", "gptj", "codegen", "gpt_neo", "opt", "nanochat", "bitnet",
 }  # fmt: skip
 QUANTIZED = [
     "qwen2", "qwen3", "gemma3", "phi3-long", "gpt2", "gemma2", "bloom", "falcon-groups", "mixtral",
-    "falcon_h1", "granitemoehybrid", "gpt_oss-plain",
+    "falcon_h1", "granitemoehybrid", "gpt_oss-plain", "deepseek_v3", "nemotron_h",
 ]  # fmt: skip
 GELU = (
     "gemma", "gpt", "starcoder2", "phi-", "bloom", "mpt", "falcon",
@@ -87,6 +89,16 @@ def test_distributions_agree(name: str, tmp_path: Path) -> None:
     if "linear_num_key_heads" in models.config(name):
         bound = UNIT_BOUND
     assert np.abs(theirs - ours).max() < bound
+
+
+def test_latent_attention_with_matrices_apart(tmp_path: Path) -> None:
+    """As files of today have them."""
+    path = models.write(tmp_path / "model.gguf", "deepseek_v3", change=split_latent)
+    ids = models.ids("deepseek_v3")
+    theirs = log_probabilities(path, ids, [1, 20, 40])
+    with halfbyte.load(path) as model:
+        ours = log_softmax(model.logits(ids))[[0, 19, 39]]
+    assert np.abs(theirs - ours).max() < BOUND
 
 
 @pytest.mark.parametrize("kind", often(["int8", "int4"], ["int4"]))

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.core.buffer import SHARED, Buffer, Dim, Kind, Size, SumSize
+from halfbyte.core.buffer import SHARED, Buffer, ComputedSize, Dim, Kind, Size, SumSize
 from halfbyte.core.dtypes import dtype_key
 from halfbyte.core.instruction import Instruction
 from halfbyte.errors import ProgramError, printable
@@ -59,6 +59,12 @@ class Program:
     ) -> Size:
         """A size that follows from others; see :class:`SumSize`."""
         return self.sizes.setdefault(name, SumSize(name, maximum, plus, minus))
+
+    def computed_size(
+        self, name: str, maximum: int, compute: Callable[[Mapping[str, int]], int]
+    ) -> Size:
+        """A size that is computed from others; see :class:`ComputedSize`."""
+        return self.sizes.setdefault(name, ComputedSize(name, maximum, compute))
 
     def input(self, name: str, dtype: str, shape: tuple[Dim, ...]) -> Buffer:
         """A buffer that the caller fills before a run."""

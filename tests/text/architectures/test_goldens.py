@@ -95,6 +95,32 @@ def test_gate_and_up_of_experts_in_one_tensor(tmp_path: Path) -> None:
         np.testing.assert_array_equal(other.logits(ids), model.logits(ids))
 
 
+def split_latent(metadata: dict[str, MetadataValue], tensors: dict[str, models.F32Array]) -> None:
+    """Matrices of keys and values apart, those of keys transposed, and sizes of what is cached."""
+    for name in [name for name in tensors if "attn_kv_b" in name]:
+        both = tensors.pop(name).reshape(4, 28, 32)
+        tensors[name.replace("kv_b", "k_b")] = both[:, :12].swapaxes(1, 2).copy()
+        tensors[name.replace("kv_b", "v_b")] = both[:, 12:].copy()
+    metadata |= {
+        "deepseek2.attention.head_count_kv": np.uint32(1),
+        "deepseek2.attention.key_length": np.uint32(40),
+        "deepseek2.attention.value_length": np.uint32(32),
+        "deepseek2.attention.key_length_mla": np.uint32(20),
+        "deepseek2.attention.value_length_mla": np.uint32(16),
+    }
+
+
+@pytest.mark.parametrize("name", ["deepseek_v2", "deepseek_v3"])
+def test_matrices_of_keys_and_values_apart(name: str, tmp_path: Path) -> None:
+    """As llama.cpp's converter writes them."""
+    whole = models.write(tmp_path / "whole.gguf", name)
+    split = models.write(tmp_path / "split.gguf", name, change=split_latent)
+    with halfbyte.load(whole) as model, halfbyte.load(split) as other:
+        np.testing.assert_array_equal(
+            other.logits(models.ids(name)), model.logits(models.ids(name))
+        )
+
+
 @pytest.mark.parametrize("name", ["gemma4", "gemma3n-shared"])
 def test_layers_without_keys_read_the_last_rows(name: str, tmp_path: Path) -> None:
     """Of a prompt, only the rows whose logits are asked for."""

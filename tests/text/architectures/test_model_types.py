@@ -27,6 +27,8 @@ OPEN = [
 
 MORE = [
     "bitnet",
+    "deepseek_v2",
+    "deepseek_v3",
     "ernie4_5_moe",
     "exaone",
     "falcon_mamba",
@@ -36,6 +38,7 @@ MORE = [
     "granitemoeshared",
     "internlm3",
     "jamba",
+    "minicpm3",
     "mllama_text_model",
     "nemotron_h",
     "qwen2_5_vl_text",
@@ -44,6 +47,7 @@ MORE = [
     "qwen3_5_text",
     "qwen3_vl_moe_text",
     "qwen3_vl_text",
+    "youtu",
 ]  # beyond the sixty; fmt: skip
 ENCODERS = [
     "bert", "camembert", "data2vec-text", "distilbert", "electra", "ernie", "eurobert", "gte",
@@ -240,6 +244,14 @@ REFUSED = [
     ("nemotron_h", {"layers_block_type": ["mlp", "moe"]}, "expected 'mlp' or 'moe', found both"),
     ("nemotron_h", {"mlp_hidden_act": "silu"}, "'mlp_hidden_act': expected 'relu2', found 'silu'"),
     ("nemotron_h-experts", {"n_group": 2}, "'n_group': expected 1, found 2"),
+    ("deepseek_v3", {"n_group": 8}, "'n_group': expected 1 or None, found 8"),
+    ("deepseek_v3", {"rope_interleave": False}, "'rope_interleave': expected True or None, found"),
+    ("deepseek_v3", {"first_k_dense_replace": 4}, "_replace': expected 1 to 3, found 4"),
+    ("deepseek_v2", {"norm_topk_prob": True}, "'norm_topk_prob': expected False or None, found"),
+    ("deepseek_v2", {"attention_bias": True}, "'attention_bias': expected False or None"),
+    ("deepseek_v2", {"qk_rope_head_dim": None}, "'qk_rope_head_dim': expected an integer"),
+    ("minicpm3", {"scale_depth": 1}, "'scale_depth': expected 1.4, found 1"),
+    ("minicpm3", {"max_position_embeddings": 64}, "expected 64 or more, found 48"),
     ("jamba", {"attn_layer_offset": 4}, "'attn_layer_offset': expected 0 to 3, found 4"),
     ("jamba", {"expert_layer_offset": "1"}, "'expert_layer_offset': expected 0 to 1, found '1'"),
     ("jamba", {"mamba_proj_bias": True}, "'mamba_proj_bias': expected False, found True"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -143,6 +143,13 @@ class Parts:
         self.positions = positions
         self.n = program.size("n", rows)
         self._parts = {_LAYER.sub("", name) for name in file.tensors}
+        self._shared: dict[str, Any] = {}
+
+    def once(self, name: str, make: Callable[[], Any]) -> Any:
+        """What several layers use, made for the first of them."""
+        if name not in self._shared:
+            self._shared[name] = make()
+        return self._shared[name]
 
     def tensor(self, name: str, *shape: int) -> Tensor:
         """A tensor of the file, which must have this shape; some files have no ``.weight``."""

@@ -43,6 +43,13 @@ SHARED = {
     "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
 }
 
+DENSE = ("ffn_gate.", "ffn_up.", "ffn_down.")  # of layers without experts
+ROUTED = (  # of those with
+    "ffn_gate_inp.",
+    "exp_probs_b.",
+    *(f"ffn_{part}_{kind}." for kind in ("exps", "shexp") for part in ("gate", "up", "down")),
+)
+
 
 @dataclass(frozen=True)
 class Experts:
@@ -130,6 +137,17 @@ def translate(
         "ffn_gate_up_exps": (experts, 2 * width, dim),
         "ffn_down_exps": (experts, dim, width),
     }
+
+
+def translate_dense(config: Translation, layers: int) -> None:
+    """Set how many of the first layers have no experts."""
+    count = config.size("block_count")
+    config.metadata["leading_dense_block_count"] = np.uint32(layers)
+    config.uneven += tuple(
+        f"blk.{layer}.{part}"
+        for layer in range(min(count, 1 << 10))
+        for part in (ROUTED if layer < layers else DENSE)
+    )
 
 
 def translate_shared(config: Translation, hidden: int) -> None:

@@ -33,14 +33,6 @@ _NAMES = {
     f"mlp.gate.moe_statics.{_BIAS}": "exp_probs_b.bias.",
     **{f"mlp.shared_experts.{part}_proj": f"ffn_{part}_shexp" for part in ("gate", "up", "down")},
 }
-_PARTS = ("gate", "up", "down")
-_DENSE = tuple(f"ffn_{part}." for part in _PARTS)
-_ROUTED = (
-    "ffn_gate_inp.",
-    "exp_probs_b.",
-    *(f"ffn_{part}_exps." for part in _PARTS),
-    *(f"ffn_{part}_shexp." for part in _PARTS),
-)
 
 
 def translate(config: Translation) -> None:
@@ -59,18 +51,13 @@ def translate(config: Translation) -> None:
     layers = config.size("block_count")
     keys.expect("moe_layer_end_index", -1, layers - 1)
     dense = keys.integer("moe_layer_start_index", 1, maximum=layers)
-    config.metadata["leading_dense_block_count"] = np.uint32(dense)
+    _experts.translate_dense(config, dense)
     config.metadata["interleave_moe_layer_step"] = np.uint32(1)
     config.shapes["exp_probs_b.bias"] = (1, config.size("expert_count"))
     config.transforms["exp_probs_b.bias"] = FLATTENED
     shared = keys.integer("moe_num_shared_experts", 2)
     config.metadata["expert_shared_count"] = np.uint32(shared)
     _experts.translate_shared(config, shared * config.size("expert_feed_forward_length"))
-    config.uneven = tuple(
-        f"blk.{layer}.{part}"
-        for layer in range(min(layers, 1 << 10))
-        for part in (_ROUTED if layer < dense else _DENSE)
-    )
 
 
 def read_config(file: ModelFile) -> Config:

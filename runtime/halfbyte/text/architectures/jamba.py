@@ -40,8 +40,6 @@ _NAMES = {
         f"feed_forward.experts.{n}_proj": f"ffn_{n}_exps" for n in ("gate", "up", "gate_up", "down")
     },
 }
-_DENSE = ("ffn_gate.", "ffn_up.", "ffn_down.")
-_ROUTED = (f"{_ROUTER}.", "ffn_gate_exps.", "ffn_up_exps.", "ffn_down_exps.")
 
 
 def translate(config: Translation) -> None:
@@ -76,7 +74,7 @@ def translate(config: Translation) -> None:
         for layer in range(len(attends))
         for part in (
             *(("ssm_",) if attends[layer] else ATTENTION),
-            *(_DENSE if routed[layer] else _ROUTED),
+            *(_experts.DENSE if routed[layer] else _experts.ROUTED),
         )
     )
 

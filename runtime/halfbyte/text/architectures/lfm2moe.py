@@ -30,8 +30,6 @@ _NAMES = {
     "feed_forward.experts.gate_up_proj": "ffn_gate_up_exps",
     "feed_forward.experts.down_proj": "ffn_down_exps",
 }
-_DENSE = ("ffn_gate.", "ffn_up.", "ffn_down.")
-_ROUTED = ("ffn_gate_inp.", "exp_probs_b.", "ffn_gate_exps.", "ffn_up_exps.", "ffn_down_exps.")
 
 
 def translate(config: Translation) -> None:
@@ -44,14 +42,9 @@ def translate(config: Translation) -> None:
     layers = config.size("block_count")
     dense = keys.integer("num_dense_layers", 2, maximum=layers)
     _experts.translate(config, count="num_experts", hidden="moe_intermediate_size")
-    config.metadata["leading_dense_block_count"] = np.uint32(dense)
+    _experts.translate_dense(config, dense)
     config.metadata["expert_gating_func"] = np.uint32(_experts.SIGMOID)
     config.shapes["exp_probs_b.bias"] = (config.size("expert_count"),)
-    config.uneven += tuple(
-        f"blk.{layer}.{part}"
-        for layer in range(min(layers, 1 << 10))
-        for part in (_ROUTED if layer < dense else _DENSE)
-    )
     config.names = {**config.names, **_NAMES}
 
 

@@ -18,13 +18,7 @@ if TYPE_CHECKING:
     from halfbyte.formats.huggingface.names import Translation
 
 TABLES = nemotron_h.TABLES
-EQUALIZED = {
-    **nemotron_h.EQUALIZED,
-    "attn_norm": (
-        *nemotron_h.EQUALIZED["attn_norm"],
-        "ffn_gate_inp", "ffn_up_exps", "ffn_latent_down", "ffn_up_shexp",
-    ),
-}  # fmt: skip
+EQUALIZED: dict[str, tuple[str, ...]] = {}  # a norm's elements may not be those that experts read
 MODEL_TYPES: tuple[str, ...] = ()  # see `nemotron_h.variant`
 build = nemotron_h.build
 _NAMES = {
