@@ -261,9 +261,10 @@ KERNEL(pack_panels_f32, (a->m + 15) / 16, 1, a->k * 64,
 
 /* d directions of a recurrent layer of ONNX, n sequences of t steps, with the products of the input
  * `ahead`: see halfbyte/core/ops/recurrent_layer.py. The first direction, if reverse is 1, and the
- * second one begin at the end. h and c, the first states, peephole and lengths may be NULL. May use
- * FMA. */
-KERNEL(recurrent_layer, a->d * a->n, LAYER_GRAIN(a->n), a->t * a->p * 16 * a->k,
+ * second one begin at the end. h and c, the first states, peephole and lengths may be NULL. Units
+ * are those of one stage after the other (run.c). May use FMA. */
+KERNEL(recurrent_layer, LAYER_STAGES(a) * LAYER_UNITS(a), 1,
+       32 * a->k * (a->n < LAYER_ROWS ? a->n : LAYER_ROWS),
        OUT(f32, y) OUT(f32, last_h) OUT(f32, last_c) OUT(f32, work) IN(f32, r) IN(f32, bias)
        IN(f32, ahead) IN(f32, functions) IN(f32, h) IN(f32, c) IN(f32, peephole) IN(i32, lengths)
        INT(d) INT(n) INT(t) INT(k) INT(p) INT(width) INT(cell) INT(reverse) FLOAT(clip))

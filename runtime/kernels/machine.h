@@ -328,9 +328,16 @@ enum { PATCHES = SMALL_FILE ? 16 : 36 };
 /* Each chunk of depthwise rows rearranges its weights again, and neighbouring rows share inputs. */
 #define DEPTHWISE_GRAIN(rows) ((rows) < 16 ? 2 : (rows) < 64 ? 4 : 8)
 
-/* Each chunk of a recurrent layer reads the weights in every step, so it has several rows of the
- * batch. */
-#define LAYER_GRAIN(rows) ((rows) < 4 ? 1 : (rows) < 16 ? 4 : 8)
+/* A unit of a recurrent layer: so many rows of the batch at most, and as many panels of outputs as
+ * a product takes together. Its stages are a step's passes over the weights, the first one's states
+ * and the results. */
+enum { LAYER_ROWS = 24 };
+#define LAYER_SPANS(a) (((a)->n + LAYER_ROWS - 1) / LAYER_ROWS)
+#define LAYER_BLOCKS(a) ((a)->cell == 3 ? 1 : 4)
+#define LAYER_GROUPS(a) (((a)->width / 16 + LAYER_BLOCKS(a) - 1) / LAYER_BLOCKS(a))
+#define LAYER_UNITS(a) ((a)->d * LAYER_SPANS(a) * LAYER_GROUPS(a))
+#define LAYER_PASSES(a) ((a)->cell == 1 ? 2 : 1)
+#define LAYER_STAGES(a) ((a)->t * LAYER_PASSES(a) + 2)
 
 /* Every field of an instruction takes one 8-byte slot, also on 32-bit machines, so that Python
  * fills in instructions for all of them in the same way. */

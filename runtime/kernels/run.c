@@ -75,14 +75,34 @@ SMALL static work work_of(const hb_instruction* instruction) {
   return result;
 }
 
+/* Stages follow one another, each with as many units: one needs all results of those before it. */
+SHARED int64_t stages_of(const hb_instruction* instruction) {
+#ifndef HB_TEXT_ONLY
+  if (instruction->kernel == HB_recurrent_layer) {
+    return LAYER_STAGES((const recurrent_layer_args*)(const void*)instruction->slot);
+  }
+#endif
+  (void)instruction;
+  return 1;
+}
+
+SHARED int64_t units_of(const hb_instruction* instruction) {
+  return work_of(instruction).units / stages_of(instruction);
+}
+
 /* In bytes or operations: less is not worth another thread, and more leaves threads without work
  * at the end. Between them, there are four chunks per thread. */
 enum { MIN_CHUNK = 1 << 15, MAX_CHUNK = 1 << 21, CHUNKS_PER_THREAD = 4 };
 
-/* Units in a chunk, whole grains; `total` is the cost of all instructions that run together. */
-static int64_t chunk_size(work w, int64_t total, int64_t threads) {
+/* Units in a chunk, whole grains; `total` is the cost of all instructions that run together. In
+ * stages, threads keep their units, whose weights are in their caches then. */
+static int64_t chunk_size(work w, int64_t total, int64_t threads, int64_t stages) {
   int64_t cost = w.cost > 0 ? w.cost : 1;
   int64_t least = MIN_CHUNK / cost + 1, most = MAX_CHUNK / cost + 1;
+  if (stages > 1) {
+    int64_t parts = w.units / least < threads ? w.units / least : threads;
+    return parts > 1 ? (w.units + parts - 1) / parts : w.units;
+  }
   int64_t share = total / cost / (CHUNKS_PER_THREAD * threads) + 1;
   int64_t units = share < least ? least : share > most ? most : share;
   return (units + w.grain - 1) / w.grain * w.grain;
@@ -102,9 +122,11 @@ struct hb_pool {
   /* written by the main thread before it publishes chunks, read by threads that claimed one */
   _Alignas(64) const hb_table* table;
   hb_instruction* program;
+  int64_t stage;
   _Atomic i32 threads; /* that share the work, as far as was known */
   /* of the main thread: `done` when helpers have finished all that they have claimed */
   _Alignas(64) int64_t expected;
+  int64_t resume; /* the stage with which the next run begins */
 };
 
 #define RUNNING (UINT64_C(1) << 63)
@@ -139,19 +161,23 @@ static void run_units(const hb_table* table, const hb_instruction* instruction, 
   table->run[instruction->kernel](instruction->slot, begin, end);
 }
 
-static void run_whole(const hb_table* table, const hb_instruction* instruction) {
-  run_units(table, instruction, 0, work_of(instruction).units);
+/* Runs stages [stage, end) */
+SHARED void run_whole(const hb_table* table, const hb_instruction* instruction, int64_t stage,
+                      int64_t end) {
+  int64_t units = units_of(instruction);
+  run_units(table, instruction, stage * units, end * units);
 }
 
 /* Runs chunks [begin, end) of the instructions that run together from this one on. */
-SHARED void run_chunks(const hb_table* table, const hb_instruction* instruction, int64_t begin,
+SHARED void run_chunks(const hb_pool* pool, const hb_instruction* instruction, int64_t begin,
                        int64_t end) {
   for (; begin < end; instruction++) {
-    int64_t units = work_of(instruction).units, size = instruction->chunk;
-    int64_t chunks = (units + size - 1) / size;
+    int64_t units = units_of(instruction), size = instruction->chunk;
+    int64_t chunks = (units + size - 1) / size, first = pool->stage * units;
     if (begin < chunks) {
       int64_t last = end * size;
-      run_units(table, instruction, begin * size, last < units ? last : units);
+      run_units(pool->table, instruction, first + begin * size,
+                first + (last < units ? last : units));
     }
     begin = begin < chunks ? 0 : begin - chunks;
     end -= chunks;
@@ -172,7 +198,7 @@ SHARED int64_t take_chunks(hb_pool* pool) {
   } while (!atomic_compare_exchange_weak_explicit(&pool->claims, &claims, claims + (uint64_t)count,
                                                   memory_order_acquire, memory_order_relaxed));
   int64_t next = next_of(claims);
-  run_chunks(pool->table, &pool->program[instruction_of(claims)], next, next + count);
+  run_chunks(pool, &pool->program[instruction_of(claims)], next, next + count);
   return count;
 }
 
@@ -287,7 +313,7 @@ static i32 run_shared(hb_pool* pool, int64_t instruction, int64_t chunks, int64_
       &pool->claims,
       RUNNING | (uint64_t)instruction << 2 * FIELD | (uint64_t)chunks << FIELD | (uint64_t)own,
       memory_order_release);
-  run_chunks(pool->table, &pool->program[instruction], 0, own);
+  run_chunks(pool, &pool->program[instruction], 0, own);
   while ((more = take_chunks(pool))) {
     own += more;
   }
@@ -298,14 +324,15 @@ static i32 run_shared(hb_pool* pool, int64_t instruction, int64_t chunks, int64_
 /* The instructions from `first` on that run together, at most `most`, divided into chunks for this
  * many threads; returns the number of chunks. */
 static int64_t divide(hb_instruction* first, int64_t most, int64_t threads) {
-  int64_t total = 0, chunks = 0;
+  int64_t total = 0, chunks = 0, stages = stages_of(first);
   for (int64_t i = 0; i < most; i++) {
     work w = work_of(&first[i]);
     total += w.units * w.cost;
   }
   for (int64_t i = 0; i < most; i++) {
     work w = work_of(&first[i]);
-    int64_t size = chunk_size(w, total, threads);
+    w.units /= stages;
+    int64_t size = chunk_size(w, total, threads, stages);
     chunks += (w.units + size - 1) / size;
     if (first[i].chunk != size) {
       first[i].chunk = (i32)size;
@@ -314,21 +341,34 @@ static int64_t divide(hb_instruction* first, int64_t most, int64_t threads) {
   return chunks;
 }
 
-/* Runs the instructions from `index` on that run together; returns 0 if a helper has not finished
- * its part. */
-static i32 run_together(hb_instruction* program, int64_t index, int64_t count, hb_pool* pool) {
+/* Runs the instructions from `index` on that run together, or a stage of one that runs alone;
+ * returns 0 if a helper has not finished its part. */
+static i32 run_together(hb_instruction* program, int64_t index, int64_t count, int64_t stage,
+                        hb_pool* pool) {
   i32 threads = 1 + atomic_load_explicit(&pool->inside, memory_order_relaxed);
   int64_t chunks = threads > 1 ? divide(&program[index], count, threads) : 1;
   if (chunks > count) {
     if (atomic_load_explicit(&pool->threads, memory_order_relaxed) != threads) {
       atomic_store_explicit(&pool->threads, threads, memory_order_relaxed);
     }
+    if (pool->stage != stage) {
+      pool->stage = stage;
+    }
     return run_shared(pool, index, chunks, threads);
   }
   for (int64_t i = index; i < index + count; i++) {
-    run_whole(pool->table, &program[i]);
+    run_whole(pool->table, &program[i], stage, stage + 1);
   }
   return 1;
+}
+
+/* Of at most `most` instructions, how many run together */
+static i32 together_of(const hb_instruction* first, i32 most) {
+  i32 count = 1;
+  while (count < most && count <= first->together && stages_of(first + count) == 1) {
+    count++;
+  }
+  return stages_of(first) == 1 ? count : 1;
 }
 
 HB_EXPORT uint64_t hb_ticks(void) {
@@ -357,16 +397,18 @@ HB_EXPORT i32 hb_run(const hb_table* table, hb_instruction* program, i32 first, 
     pool->table = table;
     pool->program = program;
   }
-  for (i32 i = first, count; i < last; i += count) {
+  int64_t stage = pool ? pool->resume : 0;
+  for (i32 i = first, count; i < last; i += count, stage = 0) {
     uint64_t start = profile ? hb_ticks() : 0;
-    count = 1;
+    int64_t stages = stages_of(&program[i]);
+    count = pool && !profile ? together_of(&program[i], last - i) : 1;
     if (!pool) {
-      run_whole(table, &program[i]);
-    } else {
-      count += profile ? 0 : program[i].together;
-      count = count < last - i ? count : last - i;
-      if (!run_together(program, i, count, pool)) {
-        return i + count - 1;
+      run_whole(table, &program[i], 0, stages);
+    }
+    for (; pool && stage < stages; stage++) {
+      if (!run_together(program, i, count, stage, pool)) {
+        pool->resume = (stage + 1) % stages;
+        return pool->resume ? i - 1 : i + count - 1;
       }
     }
     if (profile) {
@@ -377,6 +419,7 @@ HB_EXPORT i32 hb_run(const hb_table* table, hb_instruction* program, i32 first, 
     atomic_store_explicit(&pool->claims, 0, memory_order_release);
     /* They differ only where the caller has given up on a helper, which has ended. */
     pool->expected = atomic_load_explicit(&pool->done, memory_order_relaxed);
+    pool->resume = 0;
   }
   return last;
 }

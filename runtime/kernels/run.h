@@ -32,7 +32,8 @@ HB_EXPORT uint64_t hb_ticks(void);
 /* Runs the instructions [first, last): copies registers into the patched slots, then executes. With
  * a pool, its threads share the work; with `profile`, each instruction's ticks are added up.
  * Returns `last`; or, after a second in which a helper has not finished its part of an instruction,
- * that instruction: the caller goes on with the next one once hb_pool_wait has returned 1. */
+ * that instruction, or the one before if stages of it are left: the caller goes on with the next
+ * one once hb_pool_wait has returned 1. */
 HB_EXPORT i32 hb_run(const hb_table* table, hb_instruction* program, i32 first, i32 last,
                      const hb_patch* patches, i32 n_patches, const i32* registers, hb_pool* pool,
                      i32 profile);

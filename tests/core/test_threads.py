@@ -6,6 +6,7 @@ import ctypes
 import gc
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,32 @@ def test_results_do_not_depend_on_the_number(
     for _ in range(200):
         assert product(shared, *matrix) == expected
     shared.close()
+
+
+class Recorded:
+    """A program of instructions with one kernel, which `chunk(begin, end)` replaces."""
+
+    def __init__(
+        self, kernel: str, chunk: Callable[[int, int], None], count: int = 1, **slots: int
+    ) -> None:
+        found = library().kernels[kernel]
+        self._run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
+            lambda _, begin, end: chunk(begin, end)
+        )
+        self._table = (ctypes.c_void_p * len(library().kernels))()
+        self._table[found.index] = ctypes.cast(self._run, ctypes.c_void_p).value
+        self._code = np.zeros(count, INSTRUCTION)
+        self._code["kernel"] = found.index
+        names = [field.name for field in found.fields]
+        for name, value in slots.items():
+            self._code["slot"][:, names.index(name)] = value
+
+    def run(self, pool: Pool, first: int = 0) -> int:
+        """Run from an instruction on, with all helpers of a pool that is announced."""
+        until(lambda: library().pool_announce(pool.address) == pool.threads - 1)
+        last, table = len(self._code), ctypes.addressof(self._table)
+        rest = 0, 0, 0, pool.address, 0
+        return int(library().run(table, self._code.ctypes.data, first, last, *rest))
 
 
 def empty_run(pool: Pool) -> None:
@@ -162,28 +189,16 @@ def test_more_threads_than_the_system_gives(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_slow_core_does_not_hold_the_others_back() -> None:
     """A helper four times slower than the calling thread does at most a fifth of the work."""
-    kernels = library()
-    kernel, units = kernels.kernels["memory_read"], 100
-    here, done = threading.get_ident(), []
+    here, done, units = threading.get_ident(), [], 100
 
-    def chunk(arguments: int, begin: int, end: int) -> None:
+    def chunk(begin: int, end: int) -> None:
         main = threading.get_ident() == here
         time.sleep((end - begin) * (0.001 if main else 0.004))
         done.append((main, begin, end))
 
-    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(chunk)
-    table = (ctypes.c_void_p * len(kernels.kernels))()
-    table[kernel.index] = ctypes.cast(run, ctypes.c_void_p).value
-    instruction = np.zeros(1, INSTRUCTION)
-    instruction["kernel"] = kernel.index
-    names = [field.name for field in kernel.fields]
-    instruction["slot"][0, names.index("n")] = units
-    pool = Pool(kernels, 2)
+    pool = Pool(library(), 2)
     pool.wake()
-    until(lambda: kernels.pool_announce(pool.address) == 1)
-    kernels.run(
-        ctypes.addressof(table), instruction.ctypes.data, 0, 1, 0, 0, 0, pool.address, 0
-    )  # fmt: skip
+    Recorded("memory_read", chunk, n=units).run(pool)
     pool.close()
     covered = sorted((begin, end) for _, begin, end in done)
     assert [begin for begin, _ in covered] == [0, *(end for _, end in covered[:-1])]
@@ -194,12 +209,10 @@ def test_a_slow_core_does_not_hold_the_others_back() -> None:
 
 def test_a_late_helper_is_waited_for() -> None:
     """C returns to Python meanwhile, where Ctrl-C can end the run; the result is complete."""
-    kernels = library()
-    kernel = kernels.kernels["memory_read"]
-    here, done, waits = threading.get_ident(), [], []
+    here, done, waits = threading.get_ident(), list[tuple[int, int]](), list[int]()
     claimed = threading.Event()
 
-    def chunk(arguments: int, begin: int, end: int) -> None:
+    def chunk(begin: int, end: int) -> None:
         if threading.get_ident() == here:
             claimed.wait(10)  # until the helper has its part
         else:
@@ -207,25 +220,65 @@ def test_a_late_helper_is_waited_for() -> None:
             until(lambda: len(waits) == 2, 60)
         done.append((begin, end))
 
-    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(chunk)
-    table = (ctypes.c_void_p * len(kernels.kernels))()
-    table[kernel.index] = ctypes.cast(run, ctypes.c_void_p).value
-    code = np.zeros(2, INSTRUCTION)
-    code["kernel"] = kernel.index
-    code["slot"][:, [field.name for field in kernel.fields].index("n")] = 100
-    pool = Pool(kernels, 2)
+    pool, program = Pool(library(), 2), Recorded("memory_read", chunk, 2, n=100)
     pool.wake()
-    until(lambda: kernels.pool_announce(pool.address) == 1)
-    arguments = (0, 0, 0, pool.address, 0)
-    at = kernels.run(ctypes.addressof(table), code.ctypes.data, 0, 2, *arguments)
-    assert at == 0  # the first instruction is not complete
-    while not kernels.pool_wait(pool.address):
+    assert program.run(pool) == 0  # the first instruction is not complete
+    while not library().pool_wait(pool.address):
         waits.append(len(done))
-    assert kernels.run(ctypes.addressof(table), code.ctypes.data, 1, 2, *arguments) == 2
+    assert program.run(pool, 1) == 2
     pool.close()
     covered = sorted(done)
     assert [begin for begin, _ in covered[::2]] == [begin for begin, _ in covered[1::2]]
     assert sum(end - begin for begin, end in done) == 200
+
+
+LAYER = {"d": 1, "n": 24, "t": 6, "k": 512, "width": 512, "cell": 3}  # 32 units in each of 8 stages
+STAGES, UNITS = 8, 32
+
+
+def test_stages_follow_one_another() -> None:
+    """Both threads share each stage of a recurrent layer, and none begins before the last ends."""
+    here, begun, done = threading.get_ident(), list[tuple[bool, int, int]](), list[int]()
+
+    def chunk(begin: int, end: int) -> None:
+        begun.append((threading.get_ident() == here, begin, len(done)))
+        time.sleep(0.005)
+        done.extend(range(begin, end))
+
+    pool = Pool(library(), 2)
+    pool.wake()
+    assert Recorded("recurrent_layer", chunk, **LAYER).run(pool) == 1
+    pool.close()
+    assert sorted(done) == list(range(STAGES * UNITS))
+    assert sorted(begin for _, begin, _ in begun) == list(range(0, STAGES * UNITS, UNITS // 2))
+    assert all(before >= begin // UNITS * UNITS for _, begin, before in begun)
+    assert {begin // UNITS for main, begin, _ in begun if main} == set(range(STAGES))
+
+
+@pytest.mark.parametrize("stage", [0, 3, STAGES - 1])
+def test_a_late_helper_of_a_stage_is_waited_for(stage: int) -> None:
+    """The caller goes on with the stage that follows, or with the next instruction."""
+    here, done, waits = threading.get_ident(), list[int](), list[int]()
+    claimed = threading.Event()
+
+    def chunk(begin: int, end: int) -> None:
+        if begin // UNITS == stage and not waits:
+            if threading.get_ident() == here:
+                claimed.wait(10)  # until the helper has its part
+            else:
+                claimed.set()
+                until(lambda: bool(waits), 60)
+        done.extend(range(begin, end))
+
+    pool, program = Pool(library(), 2), Recorded("recurrent_layer", chunk, **LAYER)
+    pool.wake()
+    first = program.run(pool)
+    assert first == (0 if stage == STAGES - 1 else -1)
+    while not library().pool_wait(pool.address):
+        waits.append(len(done))
+    assert program.run(pool, first + 1) == 1
+    pool.close()
+    assert sorted(done) == list(range(STAGES * UNITS))
 
 
 def test_a_single_kernel_waits_for_a_late_helper(monkeypatch: pytest.MonkeyPatch) -> None:
