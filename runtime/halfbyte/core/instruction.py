@@ -101,7 +101,7 @@ class Instruction:
 
     def results(self, arguments: Collection[Any], registers: Mapping[str, int]) -> tuple[Any, ...]:
         """The operator's results for values of its `arguments`."""
-        attributes = {
+        attributes = self.attributes and {
             k: at(v, registers) if isinstance(v, Size) else v for k, v in self.attributes.items()
         }
         values = self.operator.meaning(*arguments, **attributes)

@@ -138,13 +138,19 @@ class Call:
 
     def run(self, inputs: Sequence[Any]) -> Sequence[Any]:
         """The results for inputs whose number and types were checked."""
+        with np.errstate(all="ignore"):
+            results = self.quietly(inputs)
+        check_ranks(results, self.where)
+        return results
+
+    def quietly(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        """The same where NumPy's warnings are off, and the results' ranks were inferred."""
         special = None
-        if not self.definition.special:
-            special = next((v.dtype for v in inputs if _is_special(v)), None)
+        if not self.definition.special and any(map(_is_special, inputs)):
+            special = next(v.dtype for v in inputs if _is_special(v))
             inputs = [dtypes.widen(v) if _is_special(v) else v for v in inputs]
         try:
-            with np.errstate(all="ignore"):
-                result = self.definition.meaning(*inputs, **self.keywords)
+            result = self.definition.meaning(*inputs, **self.keywords)
         except HalfbyteError as error:
             raise type(error)(f"{self.where}: {error}") from error
         except MemoryError as error:
@@ -152,7 +158,6 @@ class Call:
         except UNFIT as error:
             raise ProgramError(f"{self.where}: {error} for {_described(inputs)}") from error
         results = result if isinstance(result, tuple) else (result,)
-        check_ranks(results, self.where)
         if special is not None:
             results = tuple(dtypes.narrow(r, special) if _is_float(r) else r for r in results)
         return results

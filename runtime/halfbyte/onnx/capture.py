@@ -223,12 +223,14 @@ class Capture(Forms):
         if not self._planning:  # a plan counts what is read from the file
             inputs = [aligned(v) for v in inputs]
 
+        given = [Ellipsis if isinstance(v, Value) else v for v in inputs]
+        expected = [shape for _, shape in specs]
+
         def meaning(*arrays: Array) -> tuple[Array, ...]:
             remaining = iter(arrays)
-            given = [next(remaining) if isinstance(v, Value) else now(v) for v in inputs]
-            results = tuple(call.run(given))
+            results = call.quietly([next(remaining) if v is Ellipsis else now(v) for v in given])
             shapes = [r.shape for r in results]
-            if shapes != [shape for _, shape in specs]:
+            if shapes != expected:
                 raise ProgramError(f"{where}: shapes {shapes}, which depend on values")
             return results
 

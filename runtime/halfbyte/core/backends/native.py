@@ -161,7 +161,8 @@ class NativeExecutable:
 
     def _run_host(self, number: int, registers: Mapping[str, int], profile: bool) -> None:
         """Run an instruction without a kernel, in NumPy."""
-        instruction, start = self.program.instructions[number], self._library.ticks()
+        instruction = self.program.instructions[number]
+        start = self._library.ticks() if profile else 0
         inputs, outputs = self._host_arrays(number, registers)
         inputs = [in_numpy(value) for value in inputs]
         with np.errstate(all="ignore"):

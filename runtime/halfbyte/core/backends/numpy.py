@@ -38,10 +38,11 @@ class NumpyExecutable:
     def profile(self, registers: dict[str, int]) -> npt.NDArray[np.float64]:
         """Run, and return the seconds spent in each instruction."""
         seconds = []
-        for instruction in self.program.instructions:
-            start = time.perf_counter()
-            self._execute(instruction, registers)
-            seconds.append(time.perf_counter() - start)
+        with np.errstate(all="ignore"):
+            for instruction in self.program.instructions:
+                start = time.perf_counter()
+                self._execute(instruction, registers)
+                seconds.append(time.perf_counter() - start)
         return np.array(seconds)
 
     def step(self, number: int, registers: Mapping[str, int]) -> None:
