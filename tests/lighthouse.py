@@ -14,6 +14,7 @@ import json
 import os
 import subprocess
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,7 @@ def exported(folder: Path) -> Site:
     site = make_site()
     site.export(folder)
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    return Site({path.relative_to(folder).as_posix(): path for path in paths}, site.policy)
+    return replace(site, files={path.relative_to(folder).as_posix(): path for path in paths})
 
 
 def row_of(form: str, page: str, report: dict[str, Any]) -> dict[str, str]:

@@ -83,8 +83,6 @@ class Server(http.server.ThreadingHTTPServer):
         self.site = site
         self.headers = dict(ISOLATION) if isolated else {}
         self.headers["X-Content-Type-Options"] = "nosniff"
-        if site.policy:
-            self.headers["Content-Security-Policy"] = site.policy
         self._names = {name.lower() for name in names}
         self._free = threading.BoundedSemaphore(CONNECTIONS)
         try:
@@ -274,6 +272,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Cache-Control", "no-cache")  # keep, but revalidate
         for header, value in {**self.server.headers, **(more or {})}.items():
             self.send_header(header, value)
+        if policy := self.server.site.policy_of(name):
+            self.send_header("Content-Security-Policy", policy)
         self.end_headers()
 
     def _send(self, content: Path | bytes, start: int, end: int) -> None:

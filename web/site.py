@@ -9,7 +9,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -38,6 +38,7 @@ SENSES = {  # of the tab "See and hear": what each does, and its file
     "listener": "silero-vad-6.2.onnx",
 }
 STARTING = ("simd128", "relaxed")  # kernels of which a page loads one as it starts
+UNFRAMED = "frame-ancestors 'none'"  # which only a header may say
 TEXT_PART = "halfbyte-text"  # in Pyodide's lock file: the part of halfbyte with which a page starts
 
 
@@ -45,11 +46,17 @@ TEXT_PART = "halfbyte-text"  # in Pyodide's lock file: the part of halfbyte with
 class Site:
     """The files of the page: relative paths, with their files or bytes.
 
-    `policy` is the Content-Security-Policy that a server sends with each file; "" for none.
+    `policies` are the Content-Security-Policies that a server sends with files, by their folder,
+    such as "race/"; "" is for all others.
     """
 
     files: dict[str, Path | bytes]
-    policy: str = ""
+    policies: dict[str, str] = field(default_factory=dict)
+
+    def policy_of(self, name: str) -> str:
+        """The policy that is sent with a file; "" for none."""
+        folders = [folder for folder in self.policies if name.startswith(folder)]
+        return self.policies[max(folders, key=len)] if folders else ""
 
     @property
     def size(self) -> int:
@@ -110,8 +117,10 @@ def make_site(model: Path | None = None) -> Site:
     chat_model = f"models/{CHAT_MODEL.name}" if model is None and CHAT_MODEL.exists() else ""
     if chat_model:
         files[chat_model] = CHAT_MODEL
+    policies = {folder: _policy(folder) for folder in ("", "race/")}
     settings = {
         "peers": facts,
+        "policies": policies,
         "files": _hashes(files),
         "sizes": {name: _bytes(content) for name, content in files.items() if _starts(name)},
         "model": f"models/{name}",
@@ -124,7 +133,8 @@ def make_site(model: Path | None = None) -> Site:
         "senses": dict(zip(SENSES, senses, strict=False)),
     }
     files["site.json"] = json.dumps(settings).encode()
-    return Site({**files, **peers}, _policy())
+    headers = {folder: f"{policy}; {UNFRAMED}" for folder, policy in policies.items()}
+    return Site({**files, **peers}, headers)
 
 
 def _bytes(content: Path | bytes) -> int:
@@ -146,14 +156,11 @@ def _starts(name: str) -> bool:
     return text or name in FETCHED or (name.startswith("pyodide/numpy") and name.endswith(".whl"))
 
 
-def _policy() -> str:
-    """The policy of the page, for headers: workers take theirs from the response's header.
-
-    `frame-ancestors` works only in a header.
-    """
-    html = (PAGE / "index.html").read_text()
+def _policy(folder: str) -> str:
+    """The policy of a folder's page, for headers: workers take theirs from a response's header."""
+    html = (PAGE / folder / "index.html").read_text()
     [policy] = re.findall(r'"Content-Security-Policy" content="([^"]+)"', html)
-    return f"{policy}; frame-ancestors 'none'"
+    return str(policy)
 
 
 def _pyodide_files() -> tuple[bytes, dict[str, Path | bytes]]:

@@ -119,7 +119,7 @@ def test_a_policy_without_webassembly(
     assert isinstance(module, Path)
     changed = module.read_text().replace("  mayCompile();", asked, 1).encode()
     files = {**site.files, "start.mjs": changed}
-    strict = replace(site, files=files, policy="default-src 'self'")
+    strict = replace(site, files=files, policies={"": "default-src 'self'"})
     with in_thread(Server(strict)) as server, visit(browser, server.address) as user:
         fails(user, re.compile("its script-src needs 'wasm-unsafe-eval'"))
         picture(user, repository, "policy")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,7 @@ def small_race(site: Site, files: Path) -> Site:
     settings["peers"]["wllama-3"]["problem"] = "npm: no network"
     changed["site.json"] = json.dumps(settings).encode()
     changed["race/onnxruntime-web/dist/ort.wasm.min.mjs"] = b"throw new Error('a planted fault');"
-    return Site(changed, site.policy)
+    return replace(site, files=changed)
 
 
 @dataclass
@@ -86,6 +86,8 @@ def run(page: Page) -> list[str]:
     }""")
     page.click("#go")
     expect(page.locator("#status")).to_have_text("Five minutes of heat", timeout=LONG)
+    other = page.locator("#device option:not(:checked)").first.get_attribute("value")
+    page.select_option("#device", other)
     for _ in range(5):
         expect(page.locator("#progress")).to_be_visible()
         page.wait_for_timeout(300)
@@ -201,6 +203,22 @@ def test_anyone_can_use_it(race: Race) -> None:
         assert violations == []
 
 
+def test_a_race_that_is_stopped(race: Race) -> None:
+    """In a tab that was in the background, which the result says; what was measured is shared."""
+    page = race.user.page
+    page.reload()
+    page.click("#go", timeout=READY)
+    expect(page.locator("#status")).to_have_text("Five minutes of heat", timeout=LONG)
+    page.evaluate("""() => {
+      Object.defineProperty(document, "hidden", { value: true, configurable: true });
+      document.dispatchEvent(new Event("visibilitychange"));
+    }""")
+    page.click("#stop")
+    expect(page.locator("#status")).to_contain_text("Stopped. The tab was in the", timeout=READY)
+    expect(page.locator("#share")).to_be_visible()
+    assert race.user.get("hot-verdict").endswith("in the first minute; stopped before the last.")
+
+
 PURE = """
 async () => {
   const c = await import("./contest.mjs");
@@ -259,11 +277,18 @@ def test_the_rules(race: Race) -> None:
 
 
 def test_on_any_host(browser: Browser, exported: str) -> None:
-    """The page's service worker isolates the race too, in a subfolder without headers."""
+    """The page's service worker isolates the race too, in a subfolder without headers.
+
+    It gives the race's workers the race's policy: they may connect to the site only.
+    """
     context = browser.new_context()
     user = User(context, f"{exported}race/")
     expect(user.page.locator("#go")).to_be_enabled(timeout=READY)
     assert user.page.evaluate("crossOriginIsolated") is True
+    own, other = user.page.evaluate("""() => Promise.all(["worker.mjs", "../worker.mjs"].map(
+      async (name) => (await fetch(name)).headers.get("Content-Security-Policy")))""")
+    assert "connect-src 'self' blob: data:;" in own
+    assert "connect-src 'self' http: https: blob: data:;" in other
     assert "cross-origin isolated" in user.get("lent-here")
     rows = user.page.locator("#lent tbody tr").all_inner_texts()
     assert [row.split()[0] for row in rows] == [

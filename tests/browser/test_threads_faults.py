@@ -135,7 +135,7 @@ for threads in (None, 2, 2):
     await asyncio.sleep(0)
 [results, messages, libraries.why_no_threads(), len(workers._crews), len(workers._ended)]
 """
-    site = dataclasses.replace(bare_site, policy="worker-src 'self'")
+    site = dataclasses.replace(bare_site, policies={"": "worker-src 'self'"})
     context = browser.new_context()
     with in_thread(Server(site)) as server:
         python = Python(context.new_page(), server.address, wheel.name, "worker")

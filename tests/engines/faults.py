@@ -87,7 +87,8 @@ class Faults:
             may_compile = visit.engine.js(EVALUATES)
             assert not may_compile or visit.engine.name == "firefox"  # whose BiDi is exempt
             self.check_text(visit)
-        with in_thread(Server(replace(self.site, policy="default-src 'self'"))) as server:
+        strict = replace(self.site, policies={"": "default-src 'self'"})
+        with in_thread(Server(strict)) as server:
             visit = open_page(server.address)
             visit.shows("failure-text", "wasm-unsafe-eval")
 

@@ -23,6 +23,23 @@ def imported(module: Path, before: frozenset[Path] = frozenset()) -> frozenset[P
     return modules
 
 
+@pytest.mark.parametrize(
+    ("page", "connect"),
+    [
+        ("index.html", ["'self'", "http:", "https:", "blob:", "data:"]),  # a model may be anywhere
+        ("race/index.html", ["'self'", "blob:", "data:"]),
+    ],
+)
+def test_policies(page: str, connect: list[str]) -> None:
+    """What a page may run and where it may connect."""
+    [policy] = re.findall(r'"Content-Security-Policy" content="([^"]+)"', (PAGE / page).read_text())
+    allowed = {name: values for name, *values in map(str.split, policy.split(";"))}
+    assert allowed["default-src"] == ["'none'"]
+    assert allowed["script-src"] == ["'self'", "'wasm-unsafe-eval'"]
+    assert allowed["worker-src"] == ["'self'", "blob:"]
+    assert allowed["connect-src"] == connect
+
+
 @pytest.mark.parametrize("start", ["app.mjs", "race/race.mjs"])
 def test_modules_are_preloaded(start: str) -> None:
     """Otherwise a browser learns of each only from the one that imports it."""

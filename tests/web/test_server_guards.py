@@ -14,7 +14,10 @@ from halfbyte.web import server as web
 from halfbyte.web.server import Server
 from halfbyte.web.site import Site
 
-SITE = Site({"index.html": b"<p>", "models/model.gguf": b"private"}, "default-src 'none'")
+SITE = Site(
+    {"index.html": b"<p>", "models/model.gguf": b"private", "race/worker.mjs": b""},
+    {"": "default-src 'none'", "race/": "default-src 'self'"},
+)
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +97,8 @@ def test_security_headers(server: Server) -> None:
     head = get(server, "Host: localhost:PORT").decode()
     assert "Content-Security-Policy: default-src 'none'\r\n" in head
     assert "X-Content-Type-Options: nosniff\r\n" in head
+    head = get(server, "Host: localhost:PORT", path="/race/worker.mjs").decode()
+    assert "Content-Security-Policy: default-src 'self'\r\n" in head
 
 
 def test_a_body_is_not_taken_for_a_request(server: Server) -> None:

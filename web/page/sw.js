@@ -1,5 +1,6 @@
 // Keeps the site, so that it starts without its server: files by their hashes, which site.json
-// lists. Adds the headers of cross-origin isolation to every response of this origin.
+// lists. Adds the headers of cross-origin isolation to every response of this origin, and the
+// Content-Security-Policy to those of the site, because workers take theirs from their response.
 //
 // Every visit asks the server for site.json first; only where nobody answers is the last one used.
 // If the answer is another site's, this service worker removes itself.
@@ -51,13 +52,24 @@ async function keep(name, hash, answer) {
   if (hex === hash) await (await caches.open(CACHE)).put(address(name, hash), answer);
 }
 
-async function find(event) {
+// The name of the site's file that a request asks for; undefined outside of the site.
+function nameOf({ url }) {
+  const { scope } = self.registration;
+  if (!url.startsWith(scope)) return undefined;
+  return decodeURIComponent(url.slice(scope.length).replace(/[?#].*/, "")).replace(/(^|\/)$/, "$1index.html");
+}
+
+// The policy of a file: that of its folder's page, or the site's; undefined for files beside it.
+async function policyOf(name) {
+  const { files, policies = {} } = await (site ??= look());
+  const folder = Object.keys(policies).filter((one) => name.startsWith(one)).sort().at(-1);
+  return folder || name in files ? policies[folder] : undefined;
+}
+
+async function find(event, name) {
   const { request } = event;
-  const { href } = new URL(request.url);
-  if (!href.startsWith(self.registration.scope) || request.method !== "GET" || request.headers.has("Range")) return fetch(request);
+  if (name === undefined || request.method !== "GET" || request.headers.has("Range")) return fetch(request);
   if (request.mode === "navigate") site = look();
-  const path = decodeURIComponent(href.slice(self.registration.scope.length).replace(/[?#].*/, ""));
-  const name = path.replace(/(^|\/)$/, "$1index.html");
   const known = await (site ??= look());
   const cache = await caches.open(CACHE);
   if (name === "site.json") return fetch(request).catch(async (error) => (await cache.match(name)) ?? Promise.reject(error));
@@ -72,10 +84,13 @@ async function find(event) {
 self.addEventListener("fetch", (event) => {
   if (new URL(event.request.url).origin !== self.location.origin) return;
   event.respondWith((async () => {
-    const answer = await find(event);
+    const name = nameOf(event.request);
+    const answer = await find(event, name);
     if (answer.type === "opaqueredirect" || answer.status === 304) return answer;
     const headers = new Headers(answer.headers);
-    for (const [name, value] of Object.entries(ISOLATION)) headers.set(name, value);
+    for (const [header, value] of Object.entries(ISOLATION)) headers.set(header, value);
+    const policy = name !== undefined && await policyOf(name);
+    if (policy) headers.append("Content-Security-Policy", policy);
     return new Response(answer.body, { status: answer.status, statusText: answer.statusText, headers });
   })());
 });
