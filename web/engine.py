@@ -310,12 +310,22 @@ def shown_memory(program: Program, vocabulary: int) -> dict[str, int]:
 
 
 def markdown_renderer() -> Callable[[str], str] | None:
-    """Turns Markdown into HTML without raw HTML and images; None without markdown-it-py."""
+    """Turns Markdown into HTML without raw HTML and images, whose links leave the page open.
+
+    None without markdown-it-py.
+    """
     try:
         from markdown_it import MarkdownIt
     except ImportError:
         return None
     markdown = MarkdownIt("commonmark", {"html": False, "breaks": True})
+
+    def open_link(self: Any, tokens: Any, at: int, options: Any, env: Any) -> str:
+        tokens[at].attrs |= {"target": "_blank", "rel": "noopener noreferrer"}
+        text: str = self.renderToken(tokens, at, options, env)
+        return text
+
+    markdown.add_render_rule("link_open", open_link)
     render: Callable[[str], str] = markdown.enable("table").disable("image").render
     return render
 

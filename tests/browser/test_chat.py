@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
-from tests.browser.visitor import READY, User, pictures, violations, works
+from tests.browser.visitor import READY, User, pictures, violations, visit, works
 from tests.text.chat.models import MODELS, sentencepiece
 from tests.text.chat.templates import HOSTILE
 
@@ -99,6 +99,34 @@ def test_instructions(talker: User, path: Path) -> None:
     talker.page.click("#anew")
 
 
+@ONE
+def test_keys_that_do_not_send(talker: User, path: Path) -> None:
+    """Shift+Enter begins a line; Enter ends a word where an input method composes it."""
+    talker.page.click("#anew")
+    message = talker.page.locator("#message")
+    message.fill("one")
+    message.press("Shift+Enter")
+    message.dispatch_event("keydown", {"key": "Enter", "isComposing": True})
+    assert message.input_value() == "one\n"
+    assert talker.page.locator("#chat-log .turn").count() == 0
+    message.fill("")
+
+
+@ONE
+def test_a_long_answer_is_followed(talker: User, path: Path) -> None:
+    """To its end, in a log that is too small for it."""
+    talker.page.set_viewport_size({"width": 360, "height": 500})
+    talker.page.click("#anew")
+    left = "log => log.scrollHeight - log.scrollTop - log.clientHeight"
+    log = talker.page.locator("#chat-log")
+    for _ in range(3):
+        say(talker, QUESTIONS[0], 100)
+    assert log.evaluate("log => log.scrollTop") > 0
+    assert log.evaluate(left) < 2
+    talker.page.set_viewport_size({"width": 1280, "height": 720})
+    talker.page.click("#anew")
+
+
 def test_a_message_too_long_goes_back_to_where_it_was_written(talker: User) -> None:
     talker.page.click("#anew")
     long = "cat " * 400
@@ -144,8 +172,32 @@ def test_copy_retry_edit_and_what_is_kept(talker: User, path: Path) -> None:
     assert say(talker, QUESTIONS[0]) == answers[0]
 
 
+@pytest.mark.browser
+@ONE
+def test_a_network_that_was_lost_for_a_while(
+    browser: Browser, page_server: Server, path: Path
+) -> None:
+    """What the chat needs is asked for again with the next message."""
+    with visit(browser, page_server.address) as user:
+        user.ready()
+        user.page.context.route("**/pyodide/jinja2*", lambda route: route.abort())
+        take(user, path)
+        user.unfold()
+        user.page.fill("#message", QUESTIONS[0])
+        user.page.press("#message", "Enter")
+        expect(user.page.locator("#problem")).to_contain_text(
+            "jinja2: could not be fetched; this device may be offline", timeout=READY
+        )
+        assert user.page.input_value("#message") == QUESTIONS[0]
+        user.page.context.unroute("**/pyodide/jinja2*")
+        assert say(user, QUESTIONS[0])
+        expect(user.page.locator("#problem")).to_be_hidden()
+
+
 def test_texts_can_be_continued_too(talker: User) -> None:
+    expect(talker.page.locator("#text-settings")).to_be_hidden()  # of no use in a chat
     talker.page.click("#text-tab")
+    expect(talker.page.locator("#chat-settings")).to_be_hidden()
     works(talker)
     talker.page.click("#chat-tab")
     expect(talker.page.locator("#chat-log .user")).to_have_text([QUESTIONS[0]])

@@ -63,6 +63,20 @@ def test_the_status_speaks_at_the_end_only(guest: User) -> None:
     assert guest.page.evaluate("spoken") == 1
 
 
+def test_nothing_moves_for_those_who_asked_for_that(guest: User) -> None:
+    """Neither the caret while a text is written, nor the search's passages."""
+    moves = """() => {
+      document.getElementById("story").setAttribute("aria-busy", "true");
+      const style = (id) => getComputedStyle(document.getElementById(id));
+      return [style("written").animationDuration, style("passages").scrollBehavior];
+    }"""
+    assert guest.page.evaluate(moves) == ["1s", "smooth"]
+    guest.page.emulate_media(reduced_motion="reduce")
+    assert guest.page.evaluate(moves) == ["0s", "auto"]
+    guest.page.emulate_media(reduced_motion="no-preference")
+    guest.page.evaluate("document.getElementById('story').setAttribute('aria-busy', 'false')")
+
+
 def test_no_window_is_too_small_or_large(guest: User) -> None:
     guest.unfold()
     for tab in ("language", "search", "onnx"):

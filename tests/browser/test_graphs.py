@@ -261,11 +261,21 @@ def test_paraphrases_come_first(finder: Visitor, repository: Path) -> None:
         assert finder.search(question)[0].startswith(passage)
     assert float(finder.get("question-time")) > 0
     assert float(finder.get("passage-time")) > 0
+    finder.page.locator("#hits button").last.click()
+    expect(finder.page.locator(".passage.shown")).to_be_in_viewport()
     pictures(finder, repository, "search-")
     pdf = {"name": "a.pdf", "mimeType": "application/pdf", "buffer": written(*PAGES)}
     finder.page.set_input_files("#search-file", pdf)  # type: ignore[arg-type]
     expect(finder.page.locator("#document")).to_have_value("\n\n".join(PAGES), timeout=READY)
     assert finder.search("Who can repair my tooth?") == [PAGES[1], PAGES[0]]
+
+
+FRAMED = """() => {
+  const canvas = document.getElementById("seen");
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  const colours = new Uint32Array(data.buffer);
+  return colours.filter((colour) => colour === 0xff536a0c).length;  // the frames', as ABGR
+}"""
 
 
 @pytest.mark.browser
@@ -279,6 +289,7 @@ def test_see_and_hear(finder: Visitor, repository: Path) -> None:
     finder.page.click("#see-sample")
     expect(finder.page.locator("#lines li")).to_have_text(SIGN, timeout=READY)
     expect(finder.page.locator("#sense-state")).to_contain_text("4 lines of text in ")
+    assert finder.page.evaluate(FRAMED) > 1000
     finder.page.click("#hear-sample")
     expect(finder.page.locator("#parts li")).to_have_text(["0.3 – 0.8 s"], timeout=READY)
     finder.page.click("#record")

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from playwright.sync_api import Browser, expect
 from tests.browser.visitor import PROMPT, READY, visit
 from tests.support.http_server import in_thread
 from tests.support.sites import changed, content
 
 from halfbyte.web.server import Handler, Server
-from halfbyte.web.site import Site
+from halfbyte.web.site import STORYTELLER, Site
 
 WATCH = """
 globalThis.said = [];
 new MutationObserver(() => said.push(document.getElementById("wait-text")?.textContent))
   .observe(document, { subtree: true, childList: true, characterData: true });
+"""
+
+
+KEPT = """
+async () => (await (await caches.open("halfbyte-site")).keys()).map(
+  ({ url }) => url.replace(location.href, "").replace(/[?].*/, ""))
 """
 
 
@@ -36,13 +44,20 @@ def newer(site: Site) -> Site:
 
 
 def test_without_its_server(browser: Browser, site: Site, golden: str) -> None:
-    with in_thread(server_of(site)) as server:
+    files = {**site.files, "coffee.jpg": b"another picture"}
+    with in_thread(server_of(replace(site, files=files))) as server:
         port = server.server_address[1]
         with visit(browser, "about:blank", keeps=True) as user:
             user.page.add_init_script(WATCH)
             user.page.goto(server.address)
             expect(user.page.locator("html")).to_have_attribute("data-kept", "yes", timeout=READY)
-            said = user.page.evaluate("said.filter((text) => /^Loading Python: .* %$/.test(text))")
+            kept = user.page.evaluate(KEPT)
+            assert "worker.mjs" in kept
+            assert "coffee.jpg" not in kept  # whose bytes are not those that site.json lists
+            assert {name for name in kept if "models/" in name} == {f"models/{STORYTELLER}"}
+            said = user.page.evaluate(
+                "said.filter((text) => /^Loading Python: .*\\s%$/.test(text))"
+            )
             assert len(said) > 3
             server.shutdown()
             server.server_close()
@@ -56,6 +71,8 @@ def test_without_its_server(browser: Browser, site: Site, golden: str) -> None:
             with in_thread(server_of(newer(site), port)):
                 user.page.reload()
                 assert user.page.title().startswith("newer ")
+                user.ready()
+                assert user.page.evaluate(KEPT).count("index.html") == 1
             another = Site({"index.html": b"<title>Another site"})
             with in_thread(server_of(another, port)):
                 user.page.reload()

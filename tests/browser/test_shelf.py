@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
@@ -78,6 +79,17 @@ def test_the_shelf(
         user.settle()
         over.set()
         expect(page.locator("#model-facts")).to_contain_text("mostly Q4_0")
+        works(user)
+        over.clear()
+        user.give_address(other.url)
+        page.fill("#url", elsewhere.url.replace("model.gguf", "another.gguf"))
+        page.click("#load")
+        expect(page.locator("#cancel")).to_be_visible()
+        page.go_back()  # instead of the model that is being loaded
+        user.settle()
+        over.set()
+        expect(page.locator("#model-facts")).to_contain_text("mostly Q4_0")
+        assert other.url in unquote(page.url)
         works(user)
         listing = json.dumps({"siblings": FILES})
         page.route(f"{HUB}/api/models/org/name", lambda route: route.fulfill(body=listing))

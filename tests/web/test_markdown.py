@@ -12,7 +12,8 @@ CASES = {
     "<script>alert(1)</script>": "<p>&lt;script&gt;alert(1)&lt;/script&gt;</p>",
     "[a](javascript:alert(1))": "<p>[a](javascript:alert(1))</p>",
     "![a](https://stranger.invalid/pixel.png)": (
-        '<p>!<a href="https://stranger.invalid/pixel.png">a</a></p>'
+        '<p>!<a href="https://stranger.invalid/pixel.png" target="_blank" '
+        'rel="noopener noreferrer">a</a></p>'
     ),
     "<img src=x onerror=alert(1)>": "<p>&lt;img src=x onerror=alert(1)&gt;</p>",
 }

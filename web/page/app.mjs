@@ -56,8 +56,7 @@ function update() {
 }
 
 function show(name) {
-  for (const view of ["text", "chat"]) $(`${view}-view`).hidden = view !== name;
-  $("chat-settings").hidden = name !== "chat";
+  for (const view of ["text", "chat"]) $(`${view}-view`).hidden = $(`${view}-settings`).hidden = view !== name;
   selectView(name);
 }
 
@@ -113,6 +112,7 @@ const onMessage = {
     device?.then((view) => view.loaded());
     if (state.given?.keep) send({ kind: "shelf" });
     if (state.begun) tell();
+    models.settled();
   },
   vectors: ({ text }) => {
     const { url, files, keep, handed } = state.asked ?? { url: absolute(state.site.model), keep: false };
@@ -140,6 +140,7 @@ const onMessage = {
   cancelled: () => {
     settled();
     update();
+    models.settled();
   },
   piece: texts.piece,
   done: texts.done,
@@ -152,6 +153,7 @@ const onMessage = {
     settled();
     problem(text);
     update();
+    models.settled();
   },
 };
 

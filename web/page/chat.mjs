@@ -8,11 +8,10 @@ const MAX_KEPT = 30;  // conversations
 
 const copy = (text) => navigator.clipboard?.writeText(text).catch(() => {});
 
-// An answer as Markdown, which Python has rendered without raw HTML; links open elsewhere.
+// An answer as Markdown, which Python has rendered without raw HTML.
 function format(element, html) {
   element.innerHTML = html;
   element.classList.add("formatted");
-  for (const link of element.querySelectorAll("a")) Object.assign(link, { target: "_blank", rel: "noopener noreferrer" });
 }
 
 export function chat({ write, problem }) {

@@ -28,6 +28,7 @@ export function side(view, { drop, accept, take, more }) {
     show({ name, bytes, memory, backend, threads, alone }, facts) {
       part("name").textContent = name;
       part("facts").textContent = [megabytes(bytes), ...facts].join("; ");
+      part("measured").hidden = false;
       showMemory(part("bar"), part("memory"), memory);
       if (backend) part("machine").textContent = runsOn(backend, threads, alone);
     },

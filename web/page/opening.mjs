@@ -9,6 +9,7 @@ import { openTab, tabs } from "./tabs.mjs";
 // the latter as the user asked for it; `busy` says whether a text is being generated.
 export function opening({ state, settings, send, problem, load, request, busy }) {
   let graphs;  // a promise of the views of ONNX models
+  let moved = false;  // by Back or Forward while a model was being loaded
   const open = tabs(opened);
 
   function views() {
@@ -53,10 +54,13 @@ export function opening({ state, settings, send, problem, load, request, busy })
     }
   }
 
-  // Back and Forward: the model that the page had there.
+  // Back and Forward: the model that the page had there, instead of one that is being loaded.
   async function back() {
+    moved = state.loading && Boolean(state.asked);
+    if (moved) send({ kind: "cancel" });
+    if (state.loading) return;
     const url = wanted();
-    if ((url ?? "") === state.address || state.loading) return;
+    if ((url ?? "") === state.address) return;
     if (url && (isGraph(url) || isEncoder(url))) {
       (await graphs)?.fetch(isGraph(url) ? "onnx" : "search", url);
       return;
@@ -114,6 +118,8 @@ export function opening({ state, settings, send, problem, load, request, busy })
   return {
     listen, visit, toSearch,
     receive: async (message) => (await graphs)?.receive(message),
+    // No model is being loaded any more.
+    settled: () => { if (moved) back(); },
     stop: (tab) => graphs?.then((all) => all.stop(tab)),
     // Python has been started again: what it had opened is opened again.
     restarted() {

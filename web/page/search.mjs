@@ -119,7 +119,7 @@ export function search(ask, side, encoder, { visit, toLanguage }) {
         make("span", { class: "score", title: "cosine", textContent: score.toFixed(3) }), bar);
       button.addEventListener("click", () => {
         for (const other of passages) other.classList.toggle("shown", other === place);
-        place.scrollIntoView({ block: "center", behavior: "smooth" });
+        place.scrollIntoView({ block: "center" });
       });
       return make("li", {}, button);
     }));

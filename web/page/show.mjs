@@ -16,7 +16,7 @@ export const megabytes = (bytes) => {
 
 // How much of a file has arrived.
 export const share = (text, done, total) =>
-  `${text}: ${megabytes(done)} of ${megabytes(total)}, ${Math.floor((100 * done) / total)} %`;
+  `${text}: ${megabytes(done)} of ${megabytes(total)}, ${Math.floor((100 * done) / total)}\u00a0%`;
 
 export const milliseconds = (seconds) => {
   const value = 1000 * seconds;

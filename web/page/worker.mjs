@@ -13,10 +13,11 @@ const query = new URL(self.location.href).searchParams;
 const parts = {};
 let last = performance.now();
 let engine;
-let rest;  // a promise of the part of halfbyte that the page starts without
-let feeling;  // a promise of what lets texts be felt as on another device
-let handler;  // a promise of the function that answers requests for ONNX models
-let templates;  // a promise of Jinja and its limits, once a model has a chat template
+// Functions that return promises of what is loaded at its first use:
+let rest;  // the part of halfbyte that the page starts without
+let templates;  // Jinja and its limits, for models that have a chat template
+const feeling = once(startFeeling);  // what lets texts be felt as on another device
+const handler = once(startHandler);  // the function that answers requests for ONNX models
 
 function mark(name) {
   parts[name] = performance.now() - last;
@@ -24,6 +25,18 @@ function mark(name) {
 }
 
 const say = (kind, content) => self.postMessage({ kind, ...content });
+
+// A function that begins at its first call, and at the next one after a failure; it returns the promise.
+function once(begin) {
+  let begun;
+  return () => {
+    begun ??= begin().catch((error) => {
+      begun = undefined;
+      throw error;
+    });
+    return begun;
+  };
+}
 
 async function start() {
   say("step", { text: "Starting Python" });
@@ -58,45 +71,43 @@ import numpy
   if (relaxed && !pyodide.pyimport("halfbyte.web.start").kernels_work()) {
     await pyodide.loadPackage("halfbyte-simd128", { messageCallback() {} });
   }
+  rest = once(() => unpackRest(pyodide, settings.wheel));
+  templates = once(() => Promise.all([loadAll(pyodide, settings.chat), rest()]));
   engine = Engine((json) => {
     const message = JSON.parse(json);
     if (message.kind === "model" && message.chat) {
       message.chat = settings.chat.length > 0;
-      if (settings.chat.length) templates ??= loadTemplates(pyodide, settings);
+      if (message.chat) templates().catch(() => {});  // the first message asks again
       else message.notes.push("This page was built without Jinja (pip install 'halfbyte[chat]'), so it cannot chat.");
     }
     if (message.kind === "piece") message.heap = pyodide._module?.HEAPU8.length;
     self.postMessage(message);
-  }, query.get("backend") ?? "native", () => unpackRest(pyodide, settings.wheel));
+  }, query.get("backend") ?? "native", rest);
   mark("halfbyte");
   await engine.load_url(model, false, fetcher);
   mark("model");
   say("timing", { parts, restored: fromSnapshot });
   if (key && !fromSnapshot && await keeps()) keep(pyodide, key);
-  return { pyodide, key, wheel: settings.wheel };
+  return { pyodide, key };
 }
 
-// Jinja for templates, markdown-it for answers.
-function loadTemplates(pyodide, { chat, wheel }) {
-  return Promise.all([pyodide.loadPackage(chat, { messageCallback() {} }), unpackRest(pyodide, wheel)]);
+// Loads packages. Pyodide's own function goes on without those that it could not fetch.
+async function loadAll(pyodide, names) {
+  await pyodide.loadPackage(names, { messageCallback() {} });
+  const missing = names.filter((name) => !(name in pyodide.loadedPackages));
+  if (missing.length) throw new Error(`${missing.join(", ")}: could not be fetched; this device may be offline`);
 }
 
-function unpackRest(pyodide, wheel) {
-  rest ??= (async () => {
-    const answer = await fetch(wheel);  // not by Pyodide, for which halfbyte is already loaded
-    if (!answer.ok) throw new Error(`${wheel}: the server answered ${answer.status}`);
-    unpack(pyodide, await answer.arrayBuffer());
-    pyodide.runPython("import importlib; importlib.invalidate_caches()");
-  })();
-  return rest.catch((error) => {
-    rest = undefined;
-    throw error;
-  });
+async function unpackRest(pyodide, wheel) {
+  const answer = await fetch(wheel);  // not by Pyodide, for which halfbyte is already loaded
+  if (!answer.ok) throw new Error(`${wheel}: the server answered ${answer.status}`);
+  unpack(pyodide, await answer.arrayBuffer());
+  pyodide.runPython("import importlib; importlib.invalidate_caches()");
 }
 
 async function startHandler() {
-  const { pyodide, key, wheel } = await started;
-  await unpackRest(pyodide, wheel);
+  const { pyodide, key } = await started;
+  await rest();
   const kept = await unpackKept(pyodide, "graphs", key).catch(() => true);
   const before = pyodide.runPython("import sys; set(sys.modules)");
   const { Handler } = pyodide.pyimport("halfbyte.web.graphs.handler");
@@ -110,27 +121,20 @@ async function startHandler() {
 
 async function graphs({ view, request, files }) {
   try {
-    handler ??= startHandler();
+    const handle = await handler();
     if (request.ask === "pdf") await (await started).pyodide.loadPackage("pypdf", { messageCallback() {}, errorCallback() {} });
-    await (await handler)(request, files);
+    await handle(request, files);
   } catch (error) {
-    handler = undefined;
     say("graphs", { event: "error", view, text: plain(error) });
   }
 }
 
-// See feel.py; it is loaded at the first request.
-function feel() {
-  feeling ??= (async () => {
-    const { pyodide, wheel } = await started;
-    await unpackRest(pyodide, wheel);
-    const { Feeling } = pyodide.pyimport("halfbyte.web.feel");
-    return Feeling(engine, (json) => self.postMessage(JSON.parse(json)));
-  })();
-  return feeling.catch((error) => {
-    feeling = undefined;
-    throw error;
-  });
+// See feel.py.
+async function startFeeling() {
+  const { pyodide } = await started;
+  await rest();
+  const { Feeling } = pyodide.pyimport("halfbyte.web.feel");
+  return Feeling(engine, (json) => self.postMessage(JSON.parse(json)));
 }
 
 function keep(pyodide, key) {
@@ -154,12 +158,12 @@ const handlers = {
   run: ({ prompt, length, temperature, seed, probabilities }) =>
     engine.run(prompt, length, temperature, seed ?? undefined, probabilities),
   chat: async ({ messages, length, temperature, seed }) => {
-    await templates;
+    await templates();
     await engine.chat(JSON.stringify(messages), length, temperature, seed ?? undefined);
   },
-  devices: async () => (await feel()).devices(),
-  feel: async ({ device }) => (await feel()).choose(device),
-  skip: async ({ minutes }) => (await feel()).skip(minutes),
+  devices: async () => (await feeling()).devices(),
+  feel: async ({ device }) => (await feeling()).choose(device),
+  skip: async ({ minutes }) => (await feeling()).skip(minutes),
   graphs,
   stop: () => engine.stop(),
 };
