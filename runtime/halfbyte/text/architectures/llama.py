@@ -71,7 +71,7 @@ def _leave_out_images(config: Translation) -> None:
     """Leave out the layers that read images, which do nothing without one, and their tokens."""
     keys = config.keys.otherwise(cross_attention_layers=list(range(3, 40, 5)))
     layers = keys.integer("num_hidden_layers", maximum=1 << 10)
-    reading = keys.list("cross_attention_layers")
+    reading = {layer for layer in keys.list("cross_attention_layers") if type(layer) is int}
     config.kept = tuple(layer for layer in range(layers) if layer not in reading)
     config.dropped = tuple(f"layers.{layer}." for layer in range(layers) if layer in reading)
     config.keys = keys.otherwise(rope_theta=500000.0).replaced(num_hidden_layers=len(config.kept))
