@@ -11,24 +11,30 @@ and the share of figures in the band (10 to 90 % of draws of the profile's uncer
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import statistics
+import tempfile
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from benches.figures import add_json_option, digits, markdown, pytest_json, write_json
+from benches.popular.configs import CONFIGS
 from tools.make_model import Shape, empty_model
 
 from halfbyte.device.fit import DRAWS, Spread
-from halfbyte.device.profile import load_profile
-from halfbyte.device.quantity import Draws
+from halfbyte.device.profile import Cluster, Profile, load_profile
+from halfbyte.device.quantity import Draws, Quantity, Steps
+from halfbyte.device.smaller import in_type
 from halfbyte.device.speed import Processor, Speed, fast_cores
+from halfbyte.formats.model_file import ModelFile
+from halfbyte.text.outline import read_outline
 from halfbyte.text.planning import Settings, plan
 
-ROOT = Path(__file__).parents[1]
 PUBLISHED = Path(__file__).with_suffix(".toml")
 USES = ("calibration", "judging")
 TESTS = ("decode", "prompt")
@@ -41,7 +47,7 @@ class Figure:
     Attributes
     ----------
     profile : str
-        The profile of the device, or of one with the same chip: a name, or a path from the root.
+        The profile of the device, or of one with the same chip: shipped, or one of `devices`.
     type : str
         A type of `quantize`, which for `pure` models the head has too.
     test : str
@@ -51,13 +57,12 @@ class Figure:
     threads : int
         0: as many as halfbyte takes by default.
     use : str
-        "calibration" or "judging".
+        "calibration" or "judging"; by default as `half` says.
     """
 
     device: str
     profile: str
     framework: str
-    use: str
     source: str
     model: str
     type: str
@@ -66,6 +71,15 @@ class Figure:
     figure: float
     threads: int = 0
     pure: bool = False
+    use: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "use", self.use or half(self.device, self.framework))
+
+
+def half(device: str, framework: str) -> str:
+    """What figures of a device and a framework are for, by a rule that does not know them."""
+    return USES[hashlib.sha256(f"{device} {framework}".encode()).digest()[0] % 2]
 
 
 @dataclass(frozen=True)
@@ -86,22 +100,72 @@ class Row:
         return self.predicted.low <= self.published.figure <= self.predicted.high
 
 
-def read(path: Path = PUBLISHED) -> tuple[dict[str, Shape], list[Figure]]:
-    """The models and the figures of a file."""
+@dataclass(frozen=True)
+class Published:
+    """The content of a file of figures."""
+
+    figures: list[Figure]
+    models: Mapping[str, Mapping[str, Any]]
+    devices: Mapping[str, Mapping[str, Any]]
+
+    def model(self, name: str, type: str, pure: bool) -> ModelFile:
+        """A model in a type of `quantize`: of a shape, or of a config.json with other numbers."""
+        entry = self.models[name]
+        if "config" not in entry:
+            shape = Shape(**{"context": 4096, "rope_base": 1e4, **entry})
+            return empty_model(shape, type, pure=pure)
+        with tempfile.TemporaryDirectory() as folder:
+            config = {**CONFIGS[entry["config"]], **entry}
+            Path(folder, "config.json").write_text(json.dumps(config), encoding="utf-8")
+            return in_type(read_outline(Path(folder)), type)
+
+    def profile(self, name: str) -> Profile:
+        """A shipped profile, or one like it with other cores and memory."""
+        if name not in self.devices:
+            return load_profile(name)
+        entry = self.devices[name]
+        like = load_profile(entry["like"])
+        known = {cluster.name: cluster for cluster in like.clusters}
+        clusters = tuple(
+            _cluster(known[of], f"cluster-{index}", count, mhz, entry["origin"])
+            for index, (count, mhz, of) in enumerate(entry["cores"])
+        )
+        numbers = {key: _quantity(**value) for key, value in entry.items() if key in _MEMORY}
+        return replace(like, clusters=clusters, memory=replace(like.memory, **numbers))
+
+
+_MEMORY = ("bandwidth_gb_s", "core_bandwidth_gb_s", "cache_mb")
+
+
+def _quantity(value: float, range: Sequence[float], **origin: str) -> Quantity:
+    return Quantity(value, *range, **origin)
+
+
+def _cluster(like: Cluster, name: str, count: int, mhz: float, origin: str) -> Cluster:
+    """So many cores at a frequency, of the same kind as others."""
+    return replace(
+        like,
+        name=name,
+        cores=Quantity(count, count, count, origin),
+        frequencies_mhz=Steps((mhz,), origin),
+        voltages_mv=Steps(like.voltages_mv.values[-1:], origin),
+    )
+
+
+def read(path: Path = PUBLISHED) -> Published:
+    """The figures of a file, with their models and devices."""
     content = tomllib.loads(path.read_text(encoding="utf-8"))
     figures = []
     for table in content["tables"]:
         shared = {key: value for key, value in table.items() if key != "figures"}
         figures += [Figure(**{**shared, **figure}) for figure in table["figures"]]
-    usual = {"context": 4096, "rope_base": 1e4}
-    return {name: Shape(**{**usual, **m}) for name, m in content["models"].items()}, figures
+    return Published(figures, content["models"], content["devices"])
 
 
-def predict(figure: Figure, shapes: Mapping[str, Shape]) -> Row:
+def predict(figure: Figure, published: Published) -> Row:
     """What halfbyte is predicted to reach, with weights packed; the draws are always the same."""
-    place = figure.profile
-    profile = load_profile(ROOT / place if place.endswith(".toml") else place)
-    model = empty_model(shapes[figure.model], figure.type, pure=figure.pure)
+    profile = published.profile(figure.profile)
+    model = published.model(figure.model, figure.type, figure.pure)
     planned = plan(model, Settings(context=1024, weights="packed"))
     draws = Draws(np.random.default_rng(0), DRAWS)
     speed = Speed(planned, profile, draws, position=figure.tokens, prompt=figure.tokens)
@@ -158,8 +222,8 @@ def main() -> None:
     parser.add_argument("--use", choices=USES, help="only this half")
     add_json_option(parser)
     options = parser.parse_args()
-    shapes, figures = read()
-    rows = [predict(f, shapes) for f in figures if options.use in (None, f.use)]
+    published = read()
+    rows = [predict(f, published) for f in published.figures if options.use in (None, f.use)]
     print(markdown(HEADS, [cells(row) for row in rows], left=7))
     print(f"\n{markdown(SUMMARY, summary(rows), left=2)}")
     table: list[dict[str, Any]] = [dict(zip(HEADS, cells(row), strict=True)) for row in rows]
