@@ -29,7 +29,8 @@ import halfbyte
 from halfbyte.cli.pace import MARGIN_K
 from halfbyte.device.live import Pacer, live_board
 from halfbyte.device.machine import profile_of_this_machine
-from halfbyte.device.sensors import Files, Nearest, thermal_zones
+from halfbyte.device.nearest import Nearest
+from halfbyte.device.sensors import Files, thermal_zones
 from halfbyte.device.speed import Tokens
 from halfbyte.text.planning import Settings, plan
 

@@ -57,7 +57,7 @@ class Figure:
     threads : int
         0: as many as halfbyte takes by default.
     use : str
-        "calibration" or "judging"; by default as `half` says.
+        "calibration" or "judging"; by default what `half` says.
     """
 
     device: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import math
 import weakref
@@ -20,6 +21,7 @@ from halfbyte.core.backends.library import Library
 from halfbyte.core.backends.native import Kernels
 from halfbyte.core.passes import optimize
 from halfbyte.errors import HalfbyteError
+from halfbyte.formats import reading
 from halfbyte.formats.derived import DerivedTensor
 from halfbyte.quantize import quantize_file
 from halfbyte.quantize.gguf_writer import write_gguf
@@ -265,6 +267,51 @@ def test_derived_tensors_can_be_computed_again() -> None:
         data = tensor.release()
         data[:] = 0
         np.testing.assert_array_equal(tensor.decode(), expected)
+
+
+def test_computed_matrices_are_copies(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are memory of the process, not of the file, also where nothing is packed."""
+    file = open_model(path)
+    name = "blk.0.ffn_down.weight"
+    stored = file.tensors[name]
+    asked: list[int] = []
+
+    def make(first: int, count: int) -> npt.NDArray[np.uint8]:
+        asked.append(count)
+        return FORMATS["F32"].encode(stored.format.decode(stored.take(first, count)))
+
+    computed = DerivedTensor(name, FORMATS["F32"], stored.shape, make)
+    file = dataclasses.replace(file, tensors={**file.tensors, name: computed})
+    planned = plan(file, Settings(context=64, weights="mapped"))
+    [buffer] = planned.to_copy
+    assert buffer.value is computed
+    assert planned.memory["weights (copied)"] == computed.nbytes
+    assert planned.memory["weights (mapped)"] < sum(t.nbytes for t in file.tensors.values())
+    monkeypatch.setattr(packing, "_SLICE", 1 << 12)
+    copied = packing.copy(planned.program, [buffer], file)
+    [value] = [b.value for b in copied.buffers if b.name == buffer.name]
+    assert type(value) is Tensor
+    np.testing.assert_array_equal(value.data, computed.data)
+    assert max(asked[:-1]) * computed.format.row_bytes(computed.columns) <= 1 << 12
+
+
+def test_computed_rows_are_read_some_at_a_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "_SLICE", 1 << 12)
+    rows = np.arange(64 * 256, dtype=np.float32).reshape(64, 256)
+    asked: list[int] = []
+
+    def make(first: int, count: int) -> npt.NDArray[np.uint8]:
+        asked.append(count)
+        return FORMATS["F32"].encode(rows[first : first + count])
+
+    tensor = DerivedTensor("w", FORMATS["F32"], rows.shape, make)
+    found = np.empty((9, 256), np.float32)
+    reader = reading.Reader(open_model(path))
+    reader.begin([reading.Rows(tensor, 3, 9)], [found])
+    reader.wait()
+    reader.close()
+    np.testing.assert_array_equal(found, rows[3:12])
+    assert asked == [4, 4, 1]
 
 
 def test_float_products_keep_the_file_s_order(path: Path) -> None:

@@ -13,8 +13,9 @@ from tests.support.shapes import zeros
 from halfbyte.cli import main
 from halfbyte.device import sensors
 from halfbyte.device.live import Clock, Pacer, live_board
+from halfbyte.device.nearest import hottest
 from halfbyte.device.profile import load_profile
-from halfbyte.device.sensors import Files, hottest, thermal_zones
+from halfbyte.device.sensors import Files, thermal_zones
 from halfbyte.device.speed import Tokens
 from halfbyte.errors import HalfbyteError
 from halfbyte.text.planning import Settings, plan

@@ -18,9 +18,10 @@ from halfbyte.cli import main
 from halfbyte.device import reports, sensors
 from halfbyte.device.commands import MAX_BYTES, output_of
 from halfbyte.device.live import Backoff, Clock, Pacer, live_board
+from halfbyte.device.nearest import Nearest
 from halfbyte.device.profile import load_profile
 from halfbyte.device.reports import Pressure, Report, TermuxBattery
-from halfbyte.device.sensors import Files, Nearest, Recorded, Zone, batteries, clocks, thermal_zones
+from halfbyte.device.sensors import Files, Recorded, Zone, batteries, clocks, thermal_zones
 from halfbyte.device.speed import Tokens
 from halfbyte.errors import HalfbyteError
 from halfbyte.text.planning import Settings, plan

@@ -74,8 +74,8 @@ class Pace:
 def _pacer(options: argparse.Namespace, model: LanguageModel) -> tuple[Pacer, str]:
     from halfbyte.device.live import Pacer, live_board
     from halfbyte.device.machine import profile_of_this_machine
+    from halfbyte.device.nearest import Nearest
     from halfbyte.device.reports import here
-    from halfbyte.device.sensors import Nearest
     from halfbyte.device.speed import Tokens
     from halfbyte.text.planning import plan, settings_of
 

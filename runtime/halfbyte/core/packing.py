@@ -7,7 +7,7 @@ Packing returns another program: neither the plan nor the file is changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 
@@ -156,20 +156,24 @@ def _converted(source: Tensor, format_: type[Grid], nbytes: int, kernels: Kernel
     return data
 
 
-def to_copy(program: Program, *, streams: bool = False) -> list[Buffer]:
+def to_copy(
+    program: Program, to_pack: Collection[Buffer] = (), *, streams: bool = False
+) -> list[Buffer]:
     """Tensors to copy out of the file, since its pages are not to stay in memory.
 
-    Vectors, each of which would keep a page, or a huge page, of the file resident. Where a program
-    `streams`, also the matrices that it holds, unless they are packed or computed.
+    Matrices that are computed from the file's, unless they are packed. Where a program packs or
+    `streams`, also vectors, each of which would keep a page, or a huge page, of the file resident;
+    where it streams, also the matrices that it holds.
     """
-    tensors = [b for b in program.buffers if isinstance(b.value, Tensor)]
-    if not streams:
-        return [b for b in tensors if len(b.shape) == 1]
-    packed = set(to_pack(program, "streamed"))
-    return [
-        b for b in tensors
-        if len(b.shape) <= 2 and b not in packed and not isinstance(b.value, DerivedTensor)
-    ]  # fmt: skip
+    packed = set(to_pack)
+    tensors = [b for b in program.buffers if isinstance(b.value, Tensor) and b not in packed]
+    sizes = (1, 2) if streams else (1,) if packed else ()
+    return [b for b in tensors if len(b.shape) in sizes or _computed(b.value)]
+
+
+def _computed(value: object) -> bool:
+    """Whether a weight's bytes are made from the file's; those of another layout count apart."""
+    return isinstance(value, DerivedTensor) and not isinstance(value, ConvertedTensor)
 
 
 def copy(program: Program, buffers: Iterable[Buffer], file: ModelFile) -> Program:
@@ -182,9 +186,10 @@ def copy(program: Program, buffers: Iterable[Buffer], file: ModelFile) -> Progra
     for buffer in buffers:
         tensor = _tensor(buffer)
         data = aligned(tensor.nbytes)
-        source = np.asarray(tensor.data)
-        for first in range(0, tensor.nbytes, _SLICE):  # a whole one would be resident twice
-            data[first : first + _SLICE] = source[first : first + _SLICE]
+        rows = tensor.format.rows(data, tensor.columns)
+        step = max(1, _SLICE // rows.shape[1])
+        for first in range(0, tensor.row_count, step):  # a whole one would be resident twice
+            rows[first : first + step] = tensor.take(first, step)
             file.forget()
         file.check()
         value = Tensor(tensor.name, tensor.format, tensor.shape, data, tensor.whole)

@@ -19,7 +19,7 @@ ROWS = "_rows"  # suffix of a kind: weights in the order of the file
 
 _MEASURED = Path(__file__).with_name("kernels.toml")
 _ARM = Path(__file__).with_name("arm.toml")
-INSTRUCTIONS = ("neon", "dotprod", "i8mm")
+INSTRUCTIONS = ("neon", "dotprod", "dotprod-wide", "i8mm")
 
 _Fraction = Annotated[Quantity, number(1e-6, 100)]
 

@@ -6,19 +6,18 @@ with its ranges, or wider ones.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
 import tomllib
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from halfbyte.device.adb import Reading
 from halfbyte.device.cooling import Thermal, Trip
+from halfbyte.device.likeness import assumed, scaled
 from halfbyte.device.machine import MEASURED, is_measured
 from halfbyte.device.profile import Battery, Cluster, Memory, Profile, load_profile, profile_names
 from halfbyte.device.quantity import Quantity, Steps
@@ -26,10 +25,7 @@ from halfbyte.device.schema import Where, read_table
 from halfbyte.device.sensors import Clock
 from halfbyte.device.toml_writer import to_toml
 
-T = TypeVar("T")
-
 _USUAL = "pixel-6"  # like which a phone is that says nothing
-_UNSURE, _UNSURE_K = 0.2, 0.9  # range of what is said exactly of another phone
 _READS = (0.6, 1.1)  # what cores read, of what they fill
 _VECTORS = (0.8, 2.0)  # power of products, of that of a loop
 # Cores by implementer and part in /proc/cpuinfo (Linux, arch/arm64/include/asm/cputype.h), and the
@@ -79,7 +75,7 @@ def phone_profile(reading: Reading, name: str, like: str) -> Profile:
     today = datetime.now(tz=UTC).date()
     source = f"{MEASURED} --adb, {today}"
     other = load_profile(like)
-    known = _assumed(other, other.name)
+    known = assumed(other, other.name)
     clusters = _clusters(reading, known, source)
     maker, model = (
         reading.properties.get(f"ro.product.{key}", "")[:60] for key in ("manufacturer", "model")
@@ -122,7 +118,7 @@ def _memory(reading: Reading, like: Memory, source: str) -> Memory:
     memory = replace(
         like,
         ram_mb=like.ram_mb if ram is None else _read(ram, f"{source}: MemTotal"),
-        app_mb=_scaled(like.app_mb, share), tab_mb=_scaled(like.tab_mb, min(share, 1.0)),
+        app_mb=scaled(like.app_mb, share), tab_mb=scaled(like.tab_mb, min(share, 1.0)),
     )  # fmt: skip
     speeds = {n: speed / 1e9 for n, speed in reading.filled.items() if 0.1 < speed / 1e9 < 1e3}
     if len(speeds) < min(len(reading.filled), 2):
@@ -237,7 +233,9 @@ def _instructions(reading: Reading, like: str | None) -> str | None:
     if not features:
         return like
     oryon = any(part[0] == "0x51" for part in _parts(reading).values())
-    if "i8mm" in features and not oryon:  # whose SMMLA does no more than its SDOT
+    if oryon:  # whose SMMLA does no more than its SDOT
+        return "dotprod-wide"
+    if "i8mm" in features:
         return "i8mm"
     return "dotprod" if "asimddp" in features else "neon"
 
@@ -288,38 +286,3 @@ def _battery(reading: Reading, like: Battery | None, source: str) -> Battery | N
 
 def _number(word: str) -> float | None:
     return float(word) if re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,6})?", word) else None
-
-
-# ---- assumed -------------------------------------------------------------------------------------
-
-
-def _assumed(value: T, name: str, key: str = "") -> T:
-    """The same numbers, assumed of another device because this one has them."""
-    result: Any = value
-    match value:
-        case Quantity():
-            low, high = value.low, value.high
-            if low == high and key != "cores":
-                more = _UNSURE_K if key.endswith("_c") else _UNSURE * abs(value.value)
-                low, high = value.value - more, value.value + more
-                high = min(high, 1.0) if key == "floor" else high
-            result = Quantity(value.value, low, high, assumed=f"as {name}: {_origin(value)}")
-        case Steps():
-            result = replace(value, source="", assumed=f"as {name}: {_origin(value)}")
-        case tuple():
-            result = tuple(_assumed(item, name) for item in value)
-        case Mapping():
-            result = {key: _assumed(item, name) for key, item in value.items()}
-        case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            names = [field.name for field in dataclasses.fields(value)]
-            result = replace(value, **{n: _assumed(getattr(value, n), name, n) for n in names})
-    return result  # type: ignore[no-any-return]
-
-
-def _origin(value: Quantity | Steps) -> str:
-    return value.source or value.assumed
-
-
-def _scaled(value: Quantity, share: float) -> Quantity:
-    middle, low, high = (float(f"{n * share:.3g}") for n in (value.value, value.low, value.high))
-    return Quantity(middle, low, high, assumed=f"{value.assumed}, in proportion to the memory")

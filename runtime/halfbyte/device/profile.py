@@ -131,7 +131,8 @@ class Profile:
 
     `kernels` are those measured on it, by kind; `halfbyte.device.kernels` has usual ones.
     `instructions` are Arm's for integer products: "i8mm" where SMMLA does twice the operations of
-    SDOT, "dotprod", or "neon" without either.
+    SDOT, "dotprod", or "neon" without either; "dotprod-wide" for cores that decode eight or more
+    instructions a cycle (Apple's, Oryon), which reach more of the peak.
     """
 
     name: Annotated[str, schema.name]

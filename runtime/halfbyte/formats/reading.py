@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 _POSITIONED = hasattr(os, "preadv")  # reads at an offset into given memory
+_SLICE = 1 << 20  # bytes computed at once
 
 
 class Rows(NamedTuple):
@@ -93,9 +94,7 @@ class Reader:
     def _read(self, rows: Rows, out: U8) -> None:
         place = None if isinstance(rows.tensor, DerivedTensor) else self._file.locate(rows.tensor)
         if place is None or not _POSITIONED:
-            self._file.check()
-            out[...] = rows.tensor.take(rows.first, rows.size).reshape(-1)
-            self._file.forget()
+            self._take(rows, out)
             return
         path, offset = place
         offset += rows.first * rows.tensor.format.row_bytes(rows.tensor.columns)
@@ -109,6 +108,17 @@ class Reader:
                     "changed while it was in use"
                 )
             done += got
+
+    def _take(self, rows: Rows, out: U8) -> None:
+        """Rows that are computed, some at a time: what they are computed from is in memory too."""
+        size = rows.tensor.format.row_bytes(rows.tensor.columns)
+        step = max(1, _SLICE // size)
+        for first in range(0, rows.size, step):
+            self._file.check()
+            count = min(step, rows.size - first)
+            taken = rows.tensor.take(rows.first + first, count)
+            out[first * size : (first + count) * size] = taken.reshape(-1)
+            self._file.forget()
 
     def _open(self, path: Path, size: int) -> None:
         """Open a file right away: later another file may have its name."""

@@ -319,9 +319,11 @@ def ready(
         )
     threads = _threads(file, backend, threads)
     program = planned.program
-    if backend != "numpy" and (planned.to_pack or planned.reader):
-        program = packing.pack(program, planned.to_pack, file, threads)
-        program = packing.copy(program, planned.to_copy, file)
+    if backend != "numpy":
+        if planned.to_pack:
+            program = packing.pack(program, planned.to_pack, file, threads)
+        if planned.to_copy:
+            program = packing.copy(program, planned.to_copy, file)
     whole = chosen.weights in ("auto", "packed") and planned.reader is None
     if whole and any(p.remote for p in file.mapped) and packing.has_room(program):
         program = packing.copy_all(program, file)

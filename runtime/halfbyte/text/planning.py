@@ -181,7 +181,7 @@ def _planned(
             captured, int8_activations=settings.activations == "int8", reader=reader, held=held
         )
     to_pack = packing.to_pack(program, settings.weights)
-    to_copy = packing.to_copy(program, streams=reader is not None) if to_pack or reader else []
+    to_copy = packing.to_copy(program, to_pack, streams=reader is not None)
     memory = footprint.planned(
         program, file.tensors["token_embd.weight"].shape[0], to_pack, to_copy,
         merges=_count(file.metadata.get("tokenizer.ggml.merges")),
