@@ -182,6 +182,23 @@ def test_a_phone_that_hides_everything(phone: Path, capsys: Capture) -> None:
     assert all(number.assumed for _, number in profile.numbers())
 
 
+def test_instructions_follow_from_the_cores(phone: Path) -> None:
+    """Oryon has SMMLA, too, which does no more than its SDOT."""
+    info = phone / "proc" / "cpuinfo"
+    text = info.read_text()
+    answers = {}
+    for maker in ("0x41", "0x51"):
+        for more in ("", " i8mm"):
+            changed = text.replace("asimddp", f"asimddp{more}")
+            info.write_text(changed.replace("implementer\t: 0x41", f"implementer\t: {maker}"))
+            assert main(MEASURE) == 0
+            answers[maker, more] = load_profile("my-pixel-6").instructions
+    assert answers == {
+        ("0x41", ""): "dotprod", ("0x41", " i8mm"): "i8mm",
+        ("0x51", ""): "dotprod-wide", ("0x51", " i8mm"): "dotprod-wide",
+    }  # fmt: skip
+
+
 def test_a_phone_that_is_charged(phone: Path, capsys: Capture) -> None:
     write(phone, "sys/class/power_supply/battery/status", "Charging")
     assert main(MEASURE) == 0
