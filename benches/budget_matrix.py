@@ -25,7 +25,6 @@ from benches.budget_models import MODELS, write
 from benches.figures import add_json_option, markdown, pytest_json, write_json
 from tools.onnx_models import make, save
 
-import halfbyte
 from halfbyte.device.graphs import GraphPlanner
 from halfbyte.onnx.files import open_onnx
 from halfbyte.text import footprint
@@ -40,23 +39,24 @@ from halfbyte.text import footprint
 code = main(sys.argv[1:])
 print(footprint.peak_bytes() if not code else -1, file=sys.stderr)
 """
+_ENCODE = """
+import sys
+import halfbyte
+from halfbyte.text import footprint
+path, budget, *texts = sys.argv[1:]
+with halfbyte.load_encoder(path, memory_budget=int(budget), threads=2) as model:
+    model.embed(texts)
+print(footprint.peak_bytes(), file=sys.stderr)
+"""
 
 
-def encode(path: str, budget: int) -> int:
-    """The peak of a process that may take `budget` bytes for an encoder."""
-    with halfbyte.load_encoder(path, memory_budget=budget, threads=2) as model:
-        words = " ".join(random_encoders.WORDS[: random_encoders.CONTEXT])
-        model.embed([words, "w1 w2"] * 4)
-    return footprint.peak_bytes()
-
-
-def peak_of(*command: str) -> int:
-    """The peak bytes of one of halfbyte's commands."""
-    words = [sys.executable, "-c", _COMMAND, *command]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+def peak_of(*words: str, code: str = _COMMAND) -> int:
+    """The peak bytes of one of halfbyte's commands, or of a program with these arguments."""
+    command = [sys.executable, "-c", code, *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     peak = done.stderr.split()[-1:] or ["-1"]
     if done.returncode or not peak[0].isdigit():
-        raise SystemExit(f"halfbyte {' '.join(command)}:\n{done.stderr}")
+        raise SystemExit(f"halfbyte {' '.join(words)}:\n{done.stderr}")
     return int(peak[0])
 
 
@@ -77,14 +77,11 @@ def of_encoder(path: Path, name: str, steps: int) -> Iterator[dict[str, Any]]:
         plan(file, Settings(weights=weights), encodes=True).total
         for weights in ("streamed", "packed")
     )
+    texts = [" ".join(random_encoders.WORDS[: random_encoders.CONTEXT]), "w1 w2"] * 4
     for step in range(steps):
         budget = least + (most - least) * step // max(steps - 1, 1)
-        words = [sys.executable, "-m", "benches.budget_matrix", "--encode", str(path), str(budget)]
-        done = subprocess.run(words, check=True, capture_output=True, text=True)
-        yield {
-            "model": name, "type": "Q8_0", "way": "library", "budget": budget,
-            "peak": int(done.stdout),
-        }  # fmt: skip
+        peak = peak_of(str(path), str(budget), *texts, code=_ENCODE)
+        yield {"model": name, "type": "Q8_0", "way": "library", "budget": budget, "peak": peak}
 
 
 def of_graph(path: Path, name: str) -> dict[str, Any]:
@@ -129,9 +126,6 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def main() -> int:
     """Print the table; 1 if a budget was exceeded."""
-    if sys.argv[1:2] == ["--encode"]:
-        print(encode(sys.argv[2], int(sys.argv[3])))
-        return 0
     known = [*dict(MODELS), *random_encoders.CONFIGS, *GRAPHS]
     parser = argparse.ArgumentParser(
         prog="python -m benches.budget_matrix", description=__doc__,
