@@ -18,7 +18,9 @@ from halfbyte.quantize import compensation
 from halfbyte.quantize.calibration.segments import Segment, Segments, Tokens
 from halfbyte.quantize.calibration.statistics import Moments, Statistics
 from halfbyte.quantize.encode import SLICE, Codec
-from halfbyte.quantize.tuning.tuner import Schedule, check, tune
+from halfbyte.quantize.tuning.blas import single_threaded
+from halfbyte.quantize.tuning.checkpoint import refuse_others
+from halfbyte.quantize.tuning.tuner import Schedule, check_model, check_windows, tune
 from halfbyte.weights import U8, F32Array, ScaledFormat, Tensor
 
 GRAM_BYTES = 1 << 30  # of the inputs of a tensor; those that need more have second moments only
@@ -41,6 +43,8 @@ class Task:
         Called with shares of the work; the method's `COSTS` in all.
     note : callable
         Called with what the report should say.
+    divergence : callable
+        Called with the model's divergence, in nats, where it is known.
     checkpoint : path or None
         A file from which an interrupted run goes on.
     """
@@ -52,6 +56,7 @@ class Task:
     threads: int = 1
     done: Callable[[float], None] = lambda share: None
     note: Callable[[str], None] = lambda text: None
+    divergence: Callable[[float], None] = lambda nats: None
     checkpoint: Path | None = None
 
     def values(self, tensor: Tensor, first: int, count: int) -> F32Array:
@@ -62,6 +67,14 @@ class Task:
 
 
 Method = Callable[[Task], Mapping[str, U8]]
+
+
+def check_before(method: str, file: ModelFile, checkpoint: Path) -> None:
+    """Raise, before the work, where a method does not support a model, or would replace a file."""
+    if method == "tuned":
+        Segments(file, [np.zeros(1, np.int32)])
+        check_model(file)
+        refuse_others(checkpoint)
 
 
 def observe(
@@ -131,7 +144,8 @@ def gptq(task: Task) -> dict[str, U8]:
         for tensors in alike.values():
             encoded.update(_compensated(task, tensors, found[tensors[0].name]))
 
-    observe(task, GRAM_BYTES, use)
+    with single_threaded():
+        observe(task, GRAM_BYTES, use)
     return encoded
 
 
@@ -157,7 +171,7 @@ def tuned(task: Task) -> dict[str, U8]:
     """As by `gptq`, then scales, minima and vectors by distillation; see `tuning`."""
     size = max(1, sum(map(len, task.windows)) // len(task.windows))
     schedule = Schedule.of(size)
-    check(task.file, task.windows)
+    check_windows(task.windows)
     encoded, start = gptq(task), dict[str, Tensor]()
     for name, tensor in task.file.tensors.items():
         start[name] = tensor
@@ -169,6 +183,7 @@ def tuned(task: Task) -> dict[str, U8]:
 
     def progress(step: int, steps: int, loss: float) -> None:
         nonlocal done
+        task.divergence(loss)
         task.done((COSTS["tuned"] - 1) * (step - done) / steps)
         done = step
 

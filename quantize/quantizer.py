@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -66,6 +66,7 @@ def quantize_file(
     lora: Mapping[str | os.PathLike[str], float] | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
+    divergence: Callable[[float], None] | None = None,
 ) -> Report:
     """Write a model in a smaller type.
 
@@ -112,6 +113,8 @@ def quantize_file(
         Threads for encoding; by default one per fast core.
     progress : callable, optional
         Called with input bytes processed so far and in total.
+    divergence : callable, optional
+        Called by "tuned" with the divergence on held-out tokens, in nats, as it falls.
 
     Raises
     ------
@@ -146,7 +149,7 @@ def quantize_file(
     choices = choose(file, type, keep, pure=pure, exact=exact)
     codec = Codec(default_threads() if threads is None else threads)
     try:
-        run = Run(file, choices, codec, type, method, progress)
+        run = Run(file, choices, codec, type, method, progress, divergence)
         if text is not None:
             run.calibrate(windows_of(file, text, calibrate))
             if write_imatrix is not None:

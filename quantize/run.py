@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.errors import nearest
+from halfbyte.errors import HalfbyteError, nearest
 from halfbyte.formats import ModelFile
 from halfbyte.formats.gguf import QUANTIZED_BY
 from halfbyte.formats.model_file import MetadataValue
@@ -21,7 +21,7 @@ from halfbyte.quantize.encode import Codec, Slice, slices
 from halfbyte.quantize.equalize import Scales, find_scales
 from halfbyte.quantize.gguf_writer import GGUFWriter, TensorInfo
 from halfbyte.quantize.lattice import encode_exactly, with_lattices
-from halfbyte.quantize.methods import COSTS, METHODS, Task, moments, weighted
+from halfbyte.quantize.methods import COSTS, METHODS, Task, check_before, moments, weighted
 from halfbyte.quantize.recipe import (
     Choice,
     equalized,
@@ -55,6 +55,7 @@ class Run:
         type: str,
         method: str,
         progress: Progress | None,
+        divergence: Callable[[float], None] | None = None,
     ) -> None:
         self.file, self.codec, self.method = file, codec, method
         rtn = method == "rtn"
@@ -73,6 +74,7 @@ class Run:
             self.notes.append("not equalized, since tensors are quantized already")
         self.scales = Scales()
         self._progress = progress or (lambda done, total: None)
+        self._divergence = divergence or (lambda nats: None)
         self._done = 0.0
         self._size = sum(t.nbytes for t in file.tensors.values())
         self._total = self._size + (self._equalized_bytes() if self.equalize else 0)
@@ -107,16 +109,23 @@ class Run:
 
     def calibrate(self, windows: Sequence[Tokens] | None) -> None:
         """Before writing, run the model on these tokens; None lets it write some."""
+        if not self._formats():
+            raise HalfbyteError(
+                f"{self.file.path}: no matrix is rounded to blocks with scales: expected a type "
+                f"such as int4 for method '{self.method}', which would run for nothing"
+            )
         self._windows, self._calibrated = windows, True
         runs = COSTS[self.method] + (windows is None)
         self._total += runs * _RUNS * self._size
 
     def write(self, target: Path) -> list[Row]:
         """Write the file; returns the rows of the report."""
+        checkpoint = target.with_name(f"{target.name}.tuning")
+        check_before(self.method, self.file, checkpoint)
         if self.equalize:
             self.scales = find_scales(self.file, self.groups, self.codec, self._advance)
         if self._calibrated:
-            self._run_method(target)
+            self._run_method(checkpoint)
         elif self._importance_of:
             self._encoded = dict(self._weighted())
         try:
@@ -130,7 +139,7 @@ class Run:
             self._encoded = {n: rows for n, rows in self._encoded.items() if n in same}
             return self._write_file(target)
 
-    def _run_method(self, target: Path) -> None:
+    def _run_method(self, checkpoint: Path) -> None:
         """Run the model as it is equalized, and the method on what enters its matrices."""
         file = self.scales.of_file(self.file)
 
@@ -139,10 +148,10 @@ class Run:
 
         threads = self.codec.threads
         windows = self._windows or own_windows(file, threads, done)
-        checkpoint = target.with_name(f"{target.name}.tuning")
         task = Task(
-            file, self._formats(), windows, self.codec, threads, done, self.notes.append, checkpoint
-        )
+            file, self._formats(), windows, self.codec, threads, done, self.notes.append,
+            self._divergence, checkpoint,
+        )  # fmt: skip
         if self._room is not None:
             self.choices, self._losses, self.curve = choose_within(
                 task, self.choices, self._free, self._room

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -55,6 +56,10 @@ def read_text(path: str | os.PathLike[str]) -> str:
 def windows_of(file: ModelFile, text: str, name: object) -> list[Tokens]:
     """A text as windows of tokens, from all of its parts if it is long.
 
+    A text of several documents says little to a model that reads one at a time: a window that held
+    more than one would be unlike all it knows. So each paragraph, between empty lines, begins a
+    window, if the model then predicts the first ones better than where they follow each other.
+
     Raises
     ------
     HalfbyteError
@@ -75,13 +80,43 @@ def windows_of(file: ModelFile, text: str, name: object) -> list[Tokens]:
         )
     before = _before(tokenizer)
     size = _window(file, tokenizer) - len(before)
-    parts = [ids[first : first + size] for first in range(0, len(ids), size)]
-    wanted = max(1, MAX_TOKENS // size)
-    if len(parts) > wanted:
-        parts = [parts[i] for i in np.linspace(0, len(parts) - 1, wanted).astype(int)]
-    windows = [np.array([*before, *part], np.int32) for part in parts]
-    _check_language(file, windows[0], name)
-    return windows
+    paragraphs = [
+        tokenizer.encode(part, add_special_tokens=False, parse_special=True)
+        for part in re.split(r"\n\s*\n", text)
+    ]
+    ways = [_windows(before, parts, size) for parts in ([ids], paragraphs) if any(parts)]
+    losses = [_loss(file, _first(windows, 2 * size)) for windows in ways]
+    count = len(tokenizer.vocabulary.tokens)
+    if not min(losses) < math.log(count):
+        raise HalfbyteError(
+            f"{name}: expected a text in a language that the model knows, found one that it "
+            f"predicts worse than chance: perplexity {math.exp(min(*losses, 700)):.4g}, of "
+            f"{count} tokens"
+        )
+    return _spread(ways[int(np.argmin(losses))])
+
+
+def _windows(before: Sequence[int], parts: Sequence[Sequence[int]], size: int) -> list[Tokens]:
+    """Parts of a text, each from its own beginning, in windows."""
+    return [
+        np.array([*before, *part[first : first + size]], np.int32)
+        for part in parts
+        for first in range(0, len(part), size)
+    ]
+
+
+def _spread(windows: list[Tokens]) -> list[Tokens]:
+    """Windows from everywhere, of about `MAX_TOKENS` tokens together."""
+    count = max(1, len(windows) * MAX_TOKENS // sum(map(len, windows)))
+    if count >= len(windows):
+        return windows
+    return [windows[i] for i in np.linspace(0, len(windows) - 1, count).astype(int)]
+
+
+def _first(windows: Sequence[Tokens], tokens: int) -> list[Tokens]:
+    """The first windows, of no more than so many tokens but for the first."""
+    ends = np.cumsum([len(window) for window in windows])
+    return [*windows[: max(1, int(np.searchsorted(ends, tokens, "right")))]]
 
 
 def own_windows(
@@ -134,19 +169,16 @@ def _window(file: ModelFile, tokenizer: Tokenizer) -> int:
     return size
 
 
-def _check_language(file: ModelFile, window: Tokens, name: object) -> None:
-    """Raise where the model predicts a text worse than chance."""
-    segments = Segments(file, [window])
+def _loss(file: ModelFile, windows: Sequence[Tokens]) -> float:
+    """The mean loss of next tokens, in nats."""
+    segments = Segments(file, windows)
     states: Sequence[State] = segments.start()
     for segment in segments:
         states = list(segments.run(segment, states))
-    logits = states[0]["logits"][:-1].astype(np.float64)
-    logits -= logits.max(axis=1, keepdims=True)
-    chosen = logits[np.arange(len(logits)), window[1:]]
-    loss = float((np.log(np.exp(logits).sum(axis=1)) - chosen).mean())
-    if not loss < math.log(logits.shape[1]):
-        raise HalfbyteError(
-            f"{name}: expected a text in a language that the model knows, found one that it "
-            f"predicts worse than chance: perplexity {math.exp(min(loss, 700)):.4g}, of "
-            f"{logits.shape[1]} tokens"
-        )
+    losses = []
+    for window, state in zip(windows, states, strict=True):
+        logits = state["logits"][:-1].astype(np.float64)
+        logits -= logits.max(axis=1, keepdims=True)
+        chosen = logits[np.arange(len(logits)), window[1:]]
+        losses.append(np.log(np.exp(logits).sum(axis=1)) - chosen)
+    return float(np.concatenate(losses).mean())

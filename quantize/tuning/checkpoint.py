@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.errors import OutputError
 from halfbyte.outputs import write_file
 
 Array = npt.NDArray[Any]
@@ -23,6 +25,19 @@ def check_of(settings: Mapping[str, Any], *arrays: Array) -> int:
     for array in arrays:
         check = zlib.crc32(np.ascontiguousarray(array).data, check)
     return check
+
+
+def refuse_others(path: Path) -> None:
+    """Raise `OutputError` for what is no checkpoint: a run would replace and then remove it."""
+    if not path.exists():
+        return
+    with suppress(OSError, BadZipFile), ZipFile(path) as saved:
+        if {"check.npy", "numbers.npy"} <= {*saved.namelist()}:
+            return
+    raise OutputError(
+        f"{path}: exists already, and is no checkpoint of tuning, which would replace it: expected "
+        "another output, or this file elsewhere"
+    )
 
 
 def write(

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.core.program import Program
-from halfbyte.errors import HalfbyteError
+from halfbyte.errors import HalfbyteError, UnsupportedError
 from halfbyte.formats import ModelFile
 from halfbyte.quantize.tuning.blas import single_threaded
 from halfbyte.quantize.tuning.checkpoint import check_of, read, write
@@ -123,9 +123,10 @@ def tune(
     Raises
     ------
     HalfbyteError
-        There are too few windows, or the architecture has operators without gradients.
+        There are too few windows, or the architecture has operators without gradients, which
+        `check_model` finds before.
     """
-    check(file, windows)
+    check_windows(windows)
     with single_threaded(), ThreadPoolExecutor(threads) as pool:
         run = _Run(file, start, windows, schedule or Schedule(), pool, threads)
         try:
@@ -134,19 +135,29 @@ def tune(
             run.close()
 
 
-def check(file: ModelFile, windows: Sequence[Tokens]) -> None:
-    """Raise what `tune` would raise for a model's architecture and these windows."""
+def check_windows(windows: Sequence[Tokens]) -> None:
+    """Raise `HalfbyteError` where none can be held out."""
     if len(windows) < 2:
         raise HalfbyteError(
             f"tuning: expected at least 2 windows of tokens, found {len(windows)}, of "
             f"{sum(map(len, windows))} tokens: a longer text is needed"
         )
-    for shape in dict.fromkeys(piece.shape for piece in cut(_captured(file, windows))[1:]):
-        shape.check()
 
 
-def _captured(file: ModelFile, windows: Sequence[Tokens]) -> Program:
-    longest = max(map(len, windows))
+def check_model(file: ModelFile) -> None:
+    """Raise `UnsupportedError` for an architecture that cannot be tuned."""
+    try:
+        for shape in dict.fromkeys(piece.shape for piece in cut(_captured(file, 1))[1:]):
+            shape.check()
+    except HalfbyteError as error:
+        name = file.metadata.get("general.architecture")
+        raise UnsupportedError(
+            f"{file.path}: expected an architecture that can be tuned, found {name!r}, which "
+            f"--method gptq rounds: {error}"
+        ) from None
+
+
+def _captured(file: ModelFile, longest: int) -> Program:
     settings = Settings(context=longest, batch=longest, cache="f32", activations="float")
     return capture_model(file, settings)
 
@@ -161,8 +172,9 @@ class _Run:
         order = sorted(windows, key=len)  # a short rest of a text would say little
         self.windows, self.held = order[:-held], order[-held:]
         vectors = {n: in_floats(t) if len(t.shape) == 1 else t for n, t in start.items()}
-        self._teacher = cut(_captured(file, windows))
-        self._pieces = cut(_captured(replace(file, tensors=vectors), windows))
+        longest = max(map(len, windows))
+        self._teacher = cut(_captured(file, longest))
+        self._pieces = cut(_captured(replace(file, tensors=vectors), longest))
         self._learned = [learned_of(piece, vectors) for piece in self._pieces]
         self._fixed = [
             {slot: floats(value) for slot, value in piece.tensors.items() if slot not in learned}

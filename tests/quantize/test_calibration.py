@@ -27,6 +27,7 @@ from halfbyte.quantize.methods import METHODS, Task
 from halfbyte.quantize.scale_search import search
 from halfbyte.text.opening import open_model
 from halfbyte.text.planning import Settings, capture_model
+from halfbyte.text.tokenizers import from_metadata
 from halfbyte.weights import F32 as FLOAT
 from halfbyte.weights import FORMATS, F32Array, ScaledFormat
 
@@ -258,7 +259,33 @@ def test_equalized_file(storyteller: Path) -> None:
     np.testing.assert_array_equal(*results)
 
 
+def test_windows_begin_where_the_model_predicts_better(storyteller: Path, repository: Path) -> None:
+    """Each story has its own, but parts of sentences follow each other."""
+    text = (repository / "tests/data/storyteller-heldout.txt").read_text("utf-8").strip()
+    file, stories = open_model(storyteller), text.split("\n\n")
+    encode = from_metadata(file).encode
+    windows = texts.windows_of(file, text, "text")
+    assert [w.tolist() for w in windows] == [encode(story) for story in stories]
+    parts = " ".join(stories).replace(" and ", "\n\nand ")
+    windows = texts.windows_of(file, parts, "text")
+    assert [len(w) for w in windows[:-1]] == [256] * (len(windows) - 1)
+    assert [i for w in windows for i in w[1:]] == encode(parts)[1:]
+
+
+def test_a_long_text_is_read_from_everywhere(
+    storyteller: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(texts, "MAX_TOKENS", 2000)
+    text = (repository / "tests/data/storyteller-heldout.txt").read_text("utf-8").strip()
+    file, stories = open_model(storyteller), text.split("\n\n")
+    windows = [w.tolist() for w in texts.windows_of(file, text, "text")]
+    assert 1500 < sum(map(len, windows)) <= 2200
+    encode = from_metadata(file).encode
+    assert [windows[0], windows[-1]] == [encode(stories[0]), encode(stories[-1])]
+
+
 BAD = {
+    "spaces": (b" \n\n" * 999, "one that it predicts worse than chance"),
     "empty": (b"", "expected a text of at least 256 tokens to calibrate with, found 0"),
     "short": (b"Once upon a time", "expected a text of at least 256 tokens"),
     "binary": (b"abc\0" * 999, "found a zero byte at 3"),

@@ -78,9 +78,13 @@ operators.
 
 
 class Bar:
-    """Shows progress and MB/s on a terminal; nothing if stderr is a file or a pipe."""
+    """Shows progress and MB/s on a terminal; nothing if stderr is a file or a pipe.
+
+    While a model is tuned, also its divergence on tokens that are held out.
+    """
 
     def __init__(self) -> None:
+        self._loss = ""
         self._start = self._shown = time.perf_counter()
         self._wide = 0
 
@@ -91,9 +95,13 @@ class Bar:
         self._shown = now
         filled = 30 * done // max(total, 1)
         rate = done / 1e6 / max(now - self._start, 1e-9)
-        line = f"[{'#' * filled:<30}] {done / max(total, 1):4.0%}  {rate:.0f} MB/s"
-        self._wide = len(line)
-        print(f"\r{line}", end="", file=sys.stderr, flush=True)
+        line = f"[{'#' * filled:<30}] {done / max(total, 1):4.0%}  {rate:.0f} MB/s{self._loss}"
+        before, self._wide = self._wide, len(line)
+        print(f"\r{line:<{before}}", end="", file=sys.stderr, flush=True)
+
+    def divergence(self, nats: float) -> None:
+        """Show a divergence from now on."""
+        self._loss = f"  KL {nats:.3g}"
 
     def clear(self) -> None:
         """Remove the bar, before something else is printed."""
@@ -297,6 +305,7 @@ def _quantize_gguf(options: argparse.Namespace, bar: Bar) -> Report:
         lora=dict(options.lora),
         threads=useful_threads(options.threads),
         progress=bar,
+        divergence=bar.divergence,
     )
 
 

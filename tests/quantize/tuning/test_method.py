@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +12,9 @@ from tests.text.architectures import models
 
 import halfbyte
 from halfbyte.cli import quantize as main
+from halfbyte.cli import quantize_command
 from halfbyte.formats import ModelFile
-from halfbyte.quantize import quantize_file
+from halfbyte.quantize import quantize_file, run
 from halfbyte.quantize.calibration import texts
 from halfbyte.quantize.tuning.tuner import Schedule
 from halfbyte.text.opening import open_model
@@ -90,13 +93,65 @@ def test_an_interrupted_run_goes_on(model: Path, tmp_path: Path) -> None:
     assert {p.name for p in tmp_path.iterdir()} == {"o.gguf", "whole.gguf"}
 
 
+REFUSED = {
+    "mixtral": "which --method gptq rounds",
+    "mamba2": "which --method gptq rounds",
+    "gemma3n": "--method search quantizes it",
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
 def test_models_that_cannot_be_tuned_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = models.write(tmp_path / "model.gguf", "mixtral")
+    """Before the model writes a text."""
+    monkeypatch.delattr(run, "own_windows")
+    path = models.write(tmp_path / "model.gguf", name)
     out = tmp_path / "o.gguf"
     assert main([str(path), "--int4", "--method", "tuned", "-o", str(out)]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    assert "has no gradient" in error
+    assert REFUSED[name] in error
     assert not out.exists()
+
+
+def test_a_file_that_is_no_checkpoint_stays(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a text, nor arrays of somebody else."""
+    monkeypatch.delattr(run, "own_windows")
+    out, other = tmp_path / "o.gguf", tmp_path / "o.gguf.tuning"
+    np.savez(other.with_suffix(".npz"), check=np.zeros(3))
+    arrays = other.with_suffix(".npz").read_bytes()
+    other.with_suffix(".npz").unlink()
+    for data in (b"notes", arrays):
+        other.write_bytes(data)
+        assert main([str(model), "--int4", "--method", "tuned", "-o", str(out)]) == 2
+        assert f"{other}: exists already, and is no checkpoint" in capsys.readouterr().err
+        assert other.read_bytes() == data
+        assert [p.name for p in tmp_path.iterdir()] == [other.name]
+
+
+@pytest.mark.parametrize("method", ["gptq", "tuned"])
+def test_types_without_scales_are_refused(
+    method: str, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.delattr(run, "own_windows")
+    out = tmp_path / "o.gguf"
+    assert main([str(model), "--fp16", "--method", method, "-o", str(out)]) == 2
+    assert f"expected a type such as int4 for method '{method}'" in capsys.readouterr().err
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_terminal_sees_the_divergence(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setattr(quantize_command.time, "perf_counter", itertools.count().__next__)
+    out = tmp_path / "o.gguf"
+    assert main([str(model), "--int4", "--method", "tuned", "-o", str(out)]) == 0
+    shown = re.findall(r"MB/s  KL (\S+)", capsys.readouterr().err)
+    losses = [float(text) for text in dict.fromkeys(shown)]
+    assert losses == sorted(losses, reverse=True)
+    assert losses
