@@ -90,7 +90,7 @@ def test_heat_and_a_tab_that_is_slower(holder: User) -> None:
     """Ten minutes later the device is hot; no tab here writes as fast as it does."""
     choose(holder, FAST)
     page = holder.page
-    holder.write("Once upon a time", 60)
+    holder.write("Once upon a time", 200)  # a short text may be late by less than its credit
     holder.run()
     expect(page.locator("#heat-state")).to_contain_text(
         "This tab is slower than the Samsung Galaxy S25"
