@@ -711,6 +711,6 @@ CONFIGS: dict[str, dict[str, Any]] = {
 # Run on every table of kernels; the others, which have the same operators, on two backends
 EVERYWHERE = [
     *itertools.takewhile(lambda name: name != "smollm3", CONFIGS), "gemma2", "bloom-six", "mixtral",
-    "lfm2", "granitemoehybrid", "qwen3_5",
+    "lfm2", "granitemoehybrid", "qwen3_5", "deepseek_v3",
 ]  # fmt: skip
 OTHERS = [name for name in CONFIGS if name not in EVERYWHERE]
