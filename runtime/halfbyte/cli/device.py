@@ -48,7 +48,16 @@ def add_device(commands: Commands[Parser]) -> None:
         examples=["halfbyte device show pixel-6", "halfbyte device show my-phone.toml --json"],
     )  # fmt: skip
     showing.add_argument("device", metavar="DEVICE", help="a name from the list, or a .toml file")
-    measuring = parts.add_parser(
+    measuring = _add_measure(parts)
+    for part, command in ((measuring, _measure), (listing, _list), (showing, _show)):
+        part.add_argument("--json", action="store_true", help="print JSON")
+        add_debug(part)
+        part.set_defaults(command=command)
+
+
+def _add_measure(commands: Commands[Parser]) -> Parser:
+    """The command `device measure`, with the options of this machine and of phones."""
+    measuring = commands.add_parser(
         "measure",
         help="measure this machine, in about three minutes, and save it as `this-machine`; or "
         "with --adb an attached Android phone",
@@ -87,10 +96,7 @@ def add_device(commands: Commands[Parser]) -> None:
         "whose memory and clocks are most similar)",
     )  # fmt: skip
     add_force(measuring)
-    for part, command in ((measuring, _measure), (listing, _list), (showing, _show)):
-        part.add_argument("--json", action="store_true", help="print JSON")
-        add_debug(part)
-        part.set_defaults(command=command)
+    return measuring
 
 
 def _list(options: argparse.Namespace) -> int:
