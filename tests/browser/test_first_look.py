@@ -38,6 +38,17 @@ def test_a_story_writes_itself(guest: User) -> None:
     assert box["y"] + box["height"] <= 780  # Run is in the window
 
 
+def test_nothing_moves_while_python_starts(guest: User) -> None:
+    """Buttons may step aside, and texts stay (as a share of the window, by Chromium)."""
+    moved: float = guest.page.evaluate("""() => new Promise((resolve) => {
+      new PerformanceObserver((list) => resolve(
+        list.getEntries().reduce((sum, { value }) => sum + value, 0),
+      )).observe({ type: "layout-shift", buffered: true });
+      setTimeout(() => resolve(0), 1000);
+    })""")
+    assert moved < 0.02
+
+
 @pytest.mark.browser
 def test_what_is_asked_for_comes_instead(
     browser: Browser, page_server: Server, golden: str

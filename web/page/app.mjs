@@ -104,6 +104,7 @@ const onMessage = {
     state.talks = model.chat;
     $("chat-about").hidden = !state.site.chat_model || state.address !== absolute(state.site.chat_model);
     if (!state.chosen) showTemperature(model.temperature ?? TEMPERATURE);
+    $("views").classList.remove("coming");
     $("views").hidden = !(state.talks || state.site.chat_model);
     show(state.talks ? "chat" : "text");
     if (!state.restarted) for (const view of Object.values(views)) view.loaded();
