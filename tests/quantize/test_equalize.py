@@ -68,7 +68,7 @@ def test_only_pairs_that_cancel_are_scaled(
 
 @pytest.mark.parametrize(
     "architecture",
-    ["jamba", "", ["llama"], np.uint32(1)],
+    ["plamo", "", ["llama"], np.uint32(1)],
     ids=["known", "empty", "list", "int"],
 )
 def test_other_graphs_are_not_changed(tmp_path: Path, architecture: MetadataValue) -> None:

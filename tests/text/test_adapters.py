@@ -312,7 +312,16 @@ def test_names_follow_from_metadata(tmp_path: Path) -> None:
         for source, theirs in zip(sources, found, strict=True):
             ours = names.rename(source)
             assert (ours and (ours[0], ours[1].name)) == (theirs and (theirs[0], theirs[1].name))
-    states = ("granitemoehybrid", "qwen3_5", "qwen3_next", "mamba", "falcon_")
-    others = ("ernie4_5_moe", "gemma3n", "gemma4")
-    known = {n for n in models.CONFIGS if n.startswith((*states, *others))}
+    states = (
+        "granitemoehybrid",
+        "qwen3_5",
+        "qwen3_next",
+        "mamba",
+        "falcon_",
+        "nemotron_h",
+        "jamba",
+    )
+    latent = ("deepseek", "youtu", "minicpm3")
+    others = ("ernie4_5_moe", "gemma3n", "gemma4", "mllama")
+    known = {n for n in models.CONFIGS if n.startswith((*states, *latent, *others))}
     assert refused == known | {"bitnet"}

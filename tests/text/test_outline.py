@@ -48,8 +48,9 @@ def test_shapes_are_those_of_the_weights(name: str, tmp_path: Path) -> None:
         return
     outline = open_plannable(folder_of(tmp_path / "config", name))
     assert outline.kind == KIND
-    # Gemma 4 may use keys as values, and gpt_oss has a bias for each expert's rows
-    more = 0.03 if name.startswith(("gemma4-experts", "gpt_oss")) else 0.006
+    # Gemma 4 may use keys as values, gpt_oss has a bias for each expert's rows, and mllama has
+    # eight more tokens for images, which are left out
+    more = 0.03 if name.startswith(("gemma4-experts", "gpt_oss", "mllama")) else 0.006
     assert matrices(outline) == pytest.approx(matrices(whole), rel=more)
     caches = [plan(file, CACHED).memory["KV cache"] for file in (outline, whole)]
     assert caches[0] == caches[1]

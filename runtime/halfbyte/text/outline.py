@@ -86,7 +86,7 @@ class _Asked(PlannedTensors):
         self, folder: Path, names: Naming, kind: type[WeightFormat], parts: set[str]
     ) -> None:
         super().__init__({})
-        self._folder, self._kind, self._parts = folder, kind, parts
+        self._folder, self._kind, self._parts, self._lacking = folder, kind, parts, names.uneven
         self._shapes = Shapes(names.metadata, names.shapes)
         self.layers = self._shapes.layers
         self._bytes = 0
@@ -104,7 +104,13 @@ class _Asked(PlannedTensors):
         return len(self._parts) + len(self.given)
 
     def __contains__(self, name: object) -> bool:
-        return name in self.given or (isinstance(name, str) and _part(name) in self._parts)
+        if name in self.given:
+            return True
+        return isinstance(name, str) and _part(name) in self._parts and not self._lacks(name)
+
+    def _lacks(self, name: str) -> bool:
+        """Whether its layer is of another kind."""
+        return bool(self._lacking) and name.startswith(self._lacking)
 
     def __getitem__(self, name: str) -> Tensor:
         if name not in self:
