@@ -9,6 +9,7 @@ import pty
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import IO, Any
 
@@ -343,7 +344,8 @@ def test_ctrl_c_at_a_terminal(storyteller: Path, tmp_path: Path) -> None:
         [*HALFBYTE, "run", str(storyteller), "--file", str(tmp_path / "prompt")],
         stderr=subprocess.PIPE,
     )
-    with (tmp_path / "prompt").open("wb"):  # opens when the command reads it
+    with (tmp_path / "prompt").open("wb"):  # opens when the command does
+        time.sleep(0.2)  # Python notices a signal just before it reads only once it has read
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
     assert (process.returncode, said) == (130, b"\ninterrupted\n")
