@@ -106,11 +106,9 @@ class _Asked(PlannedTensors):
     def __contains__(self, name: object) -> bool:
         if name in self.given:
             return True
-        return isinstance(name, str) and _part(name) in self._parts and not self._lacks(name)
-
-    def _lacks(self, name: str) -> bool:
-        """Whether its layer is of another kind."""
-        return bool(self._lacking) and name.startswith(self._lacking)
+        if not isinstance(name, str) or name.startswith(self._lacking):
+            return False
+        return _part(name) in self._parts
 
     def __getitem__(self, name: str) -> Tensor:
         if name not in self:

@@ -97,6 +97,19 @@ _GPT_OSS = {
     "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
 }
 _IMAGES = {"depth": 1, "hidden_size": 32, "num_heads": 2, "spatial_merge_size": 1}
+_STACKED_IMAGES = {  # of Qwen 3 VL, and its positions
+    **_IMAGES,
+    "out_hidden_size": 32,
+    "intermediate_size": 32,
+    "deepstack_visual_indexes": [0],
+    "num_position_embeddings": 4,
+}
+_INTERLEAVED = {
+    "rope_type": "default",
+    "rope_theta": 10000.0,
+    "mrope_section": [2, 2, 2],
+    "mrope_interleaved": True,
+}
 _GPT = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": CONTEXT}
 # Whose config.json has names of its own
 OLD = {
@@ -455,20 +468,9 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "model_type": "qwen3_vl_text",
             "num_hidden_layers": 2,
             "head_dim": 12,
-            "rope_parameters": {
-                "rope_type": "default",
-                "rope_theta": 10000.0,
-                "mrope_section": [2, 2, 2],
-                "mrope_interleaved": True,
-            },
+            "rope_parameters": _INTERLEAVED,
         },
-        "vision_config": {
-            **_IMAGES,
-            "out_hidden_size": 32,
-            "intermediate_size": 32,
-            "deepstack_visual_indexes": [0],
-            "num_position_embeddings": 4,
-        },
+        "vision_config": _STACKED_IMAGES,
         "tie_word_embeddings": True,
     },
     "gpt_oss-plain": {
@@ -582,20 +584,9 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "num_experts": 4,
             "num_experts_per_tok": 2,
             "moe_intermediate_size": 48,
-            "rope_parameters": {
-                "rope_type": "default",
-                "rope_theta": 10000.0,
-                "mrope_section": [2, 2, 2],
-                "mrope_interleaved": True,
-            },
+            "rope_parameters": _INTERLEAVED,
         },
-        "vision_config": {
-            **_IMAGES,
-            "out_hidden_size": 32,
-            "intermediate_size": 32,
-            "deepstack_visual_indexes": [0],
-            "num_position_embeddings": 4,
-        },
+        "vision_config": _STACKED_IMAGES,
     },
     "mllama": {
         "model_type": "mllama",
