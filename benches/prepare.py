@@ -12,15 +12,19 @@ folder to prepare everything again.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from benches.peers import amx
+from benches.peers.errors import PeerError, reason
 
 ROOT = Path(__file__).resolve().parents[1]
 MODELS = {
@@ -111,9 +115,22 @@ def _from_npm(package: str, version: str) -> Path:
     archive = folder() / f"{package.strip('@').replace('/', '-')}-{version}.tgz"
     if not archive.exists():
         say(f"fetching {package} {version} ...")
-        command = ["npm", "pack", "--silent", f"{package}@{version}"]
-        subprocess.run([*command, "--pack-destination", folder()], check=True, capture_output=True)
+        command = ["npm", "pack", "--silent", f"{package}@{version}", "--pack-destination"]
+        try:
+            subprocess.run([*command, folder()], check=True, capture_output=True, text=True)
+        except FileNotFoundError:
+            raise PeerError(f"{package} was not fetched: npm is missing") from None
+        except subprocess.CalledProcessError as error:
+            raise PeerError(f"{package} was not fetched:\n{error.stderr.strip()}") from None
     return archive
+
+
+def or_reason(fetch: Callable[[], dict[str, Path | bytes]], module: str) -> dict[str, Path | bytes]:
+    """The files of a peer in a tab; where they cannot be had, a module that says why."""
+    try:
+        return fetch()
+    except PeerError as error:
+        return {module: f"throw new Error({json.dumps(reason(error))});".encode()}
 
 
 def _unpacked(
@@ -135,41 +152,44 @@ def wllama_threads() -> int:
 
 
 def python_of(engine: str) -> Path:
-    """The interpreter that has an engine; the first call builds llama.cpp."""
+    """The interpreter that has an engine; PeerError says how to get it."""
     if engine == "halfbyte":
         return Path(sys.executable)
-    if engine in OPTIONAL:
-        if not installed(engine):
-            raise SystemExit(f"not installed: make peers ARGS='--also {engine}'")
-        return _environment(engine) / "bin/python"
-    home = folder() / LLAMA_CPP.replace("==", "-")
-    if not (home / "done").exists():
-        _build_llama_cpp(home)
-    return home / "bin/python"
+    if not installed(engine):
+        options = f" ARGS='--also {engine}'" if engine in OPTIONAL else ""
+        raise PeerError(f"not installed: make peers{options}")
+    return _environment(engine) / "bin/python"
 
 
 def installed(engine: str) -> bool:
-    """Whether an optional peer is there."""
+    """Whether a peer with an environment of its own is there."""
     return (_environment(engine) / "done").exists()
 
 
 def install(engine: str) -> None:
     """Install an optional peer into an environment of its own."""
     home = _environment(engine)
-    if not installed(engine):
-        say(f"installing {VERSIONS[engine]} ...")
-        shutil.rmtree(home, ignore_errors=True)
-        subprocess.run([sys.executable, "-m", "venv", home], check=True)
-        pip = [str(home / "bin/python"), "-m", "pip", "install", "--quiet"]
-        subprocess.run([*pip, *OPTIONAL[engine]], check=True)
-        (home / "done").touch()
+    if installed(engine):
+        return
+    say(f"installing {VERSIONS[engine]} ...")
+    shutil.rmtree(home, ignore_errors=True)
+    subprocess.run([sys.executable, "-m", "venv", home], check=True)
+    pip = [str(home / "bin/python"), "-m", "pip", "install", "--quiet"]
+    if subprocess.run([*pip, *OPTIONAL[engine]], check=False).returncode:
+        raise PeerError(f"{VERSIONS[engine]} was not installed: see pip's words above")
+    (home / "done").touch()
 
 
 def _environment(engine: str) -> Path:
-    return folder() / OPTIONAL[engine][0].replace("==", "-")
+    package = OPTIONAL[engine][0] if engine in OPTIONAL else LLAMA_CPP
+    return folder() / package.replace("==", "-")
 
 
-def _build_llama_cpp(home: Path) -> None:
+def build_llama_cpp() -> None:
+    """Build it for this processor."""
+    home = _environment("llama.cpp")
+    if installed("llama.cpp"):
+        return
     log = home.with_name(f"{home.name}.log")
     say(f"building {LLAMA_CPP} for this processor, some minutes; the log is {log} ...")
     shutil.rmtree(home, ignore_errors=True)
@@ -188,7 +208,7 @@ def _build_llama_cpp(home: Path) -> None:
             env={**os.environ, **flags}, stdout=file, stderr=file, check=False,
         )  # fmt: skip
     if done.returncode:
-        raise SystemExit(f"{LLAMA_CPP} was not built: see {log}")
+        raise PeerError(f"{LLAMA_CPP} was not built: see {log}")
     (home / "done").touch()
 
 
@@ -197,8 +217,8 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def main() -> None:
-    """The command line."""
+def main() -> int:
+    """The command line; exit code 1 if a peer cannot be had."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -208,20 +228,33 @@ def main() -> None:
         help=f"install optional peers: {', '.join(OPTIONAL)}",
     )  # fmt: skip
     options = parser.parse_args()
-    for engine in options.also:
-        install(engine)
-        say(f"{engine}: {python_of(engine)}")
     for name in [*MODELS, *(LARGE if options.large else [])]:
         say(f"{name}: {model(name)}")
-    for engine in WLLAMA:
-        wllama(engine)
-        say(f"{engine}: {WLLAMA[engine]}")
-    onnxruntime_web()
-    say(f"{ORT_WEB}: {ORT_WEB_VERSION}")
-    transformers_js()
-    say(f"transformers.js: {TRANSFORMERS_JS['@huggingface/transformers']}")
-    say(f"llama.cpp: {python_of('llama.cpp')}")
+    steps: dict[str, Callable[[], object]] = {
+        **{engine: partial(wllama, engine) for engine in WLLAMA},
+        ORT_WEB: onnxruntime_web,
+        "transformers.js": transformers_js,
+        "llama.cpp": build_llama_cpp,
+        **{engine: partial(install, engine) for engine in options.also},
+    }
+    return 1 if failures(steps) else 0
+
+
+def failures(steps: Mapping[str, Callable[[], object]]) -> list[str]:
+    """Do all steps, although some fail; the names of those."""
+    failed = []
+    for engine, step in steps.items():
+        try:
+            step()
+        except PeerError as error:
+            failed.append(engine)
+            say(f"{engine}: {error}")
+        else:
+            say(f"{engine}: {VERSIONS.get(engine, engine)}")
+    if failed:
+        say(f"without {', '.join(failed)}: the benches run, and say why there is no figure")
+    return failed
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -6,12 +6,16 @@ import gc
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
-from benches.figures import Series
+from benches.figures import PEERS, Series
+from benches.peers.errors import PeerError, reason
+from benches.prepare import say
 from benches.yardstick import Clock, Yardstick, timed
 
 ROUND = 0.02  # seconds of a contender's turn
 MAX_PARTS = 5  # of a turn, whose figure is their median
+T = TypeVar("T")
 
 
 @dataclass
@@ -19,10 +23,17 @@ class Contender:
     """What is timed, and where its times go."""
 
     series: Series
-    call: Callable[[], object]
+    call: Callable[[], Any]
     parts: int = 1
     calls: int = 1  # of each part
     clock: Clock | None = None  # the wall's by default
+
+    @classmethod
+    def of(
+        cls, series: Series, make: Callable[[], Callable[[], object]], clock: Clock | None = None
+    ) -> Contender:
+        """What `make` prepares; a peer may fail at that, too."""
+        return cls(series, attempt([series], make) or (lambda: None), clock=clock)
 
     def calibrate(self) -> None:
         """Warm up, and choose how much work is a turn."""
@@ -42,16 +53,41 @@ class Contender:
 
 
 def take_turns(contenders: Sequence[Contender], yardstick: Yardstick, rounds: int) -> None:
-    """Measure; a contender whose rounds vary too much brings about a second measurement."""
+    """Measure; a peer that fails has no more turns."""
     for contender in contenders:
-        contender.calibrate()
+        attempt([contender.series], contender.calibrate)
         contender.series.yardstick = yardstick.name
-    _rounds(contenders, yardstick, rounds)
-    if any(contender.series.noisy for contender in contenders):
-        for contender in contenders:
-            contender.series.seconds.clear()
-            contender.series.beside.clear()
-        _rounds(contenders, yardstick, rounds)
+    settled([c.series for c in contenders], lambda: _rounds(contenders, yardstick, rounds))
+
+
+def attempt(series: Sequence[Series], step: Callable[[], T]) -> T | None:
+    """The step's result; a peer that fails has the reason in place of figures, and no more steps.
+
+    halfbyte may not fail.
+    """
+    if any("reason" in one.more for one in series):
+        return None
+    try:
+        return step()
+    except (Exception, PeerError) as error:
+        if not {one.engine for one in series} <= {*PEERS}:
+            raise
+        say(f"{series[0].engine}: {error}")
+        for one in series:
+            one.more["reason"] = reason(error)
+            one.seconds.clear()
+            one.beside.clear()
+        return None
+
+
+def settled(series: Sequence[Series], rounds: Callable[[], None]) -> None:
+    """Measure all rounds; if a series varies too much, all are measured once more."""
+    rounds()
+    if any(one.noisy for one in series):
+        for one in series:
+            one.seconds.clear()
+            one.beside.clear()
+        rounds()
 
 
 def _rounds(contenders: Sequence[Contender], yardstick: Yardstick, rounds: int) -> None:
@@ -61,7 +97,8 @@ def _rounds(contenders: Sequence[Contender], yardstick: Yardstick, rounds: int) 
         for number in range(rounds):
             beside = yardstick.seconds()
             for contender in contenders if number % 2 else contenders[::-1]:
-                contender.series.seconds.append(contender.turn())
-                contender.series.beside.append(beside)
+                if seconds := attempt([contender.series], contender.turn):
+                    contender.series.seconds.append(seconds)
+                    contender.series.beside.append(beside)
     finally:
         gc.enable()

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 
 from benches.figures import PEERS
-from benches.peers.native import PeerError
+from benches.peers.errors import PeerError
 from playwright.sync_api import Browser, BrowserContext, Page, Response, sync_playwright
 from playwright.sync_api import Error as PlaywrightError
 from tests.browser.conftest import FLAGS, tool

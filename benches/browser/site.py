@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 from benches import prepare
@@ -24,5 +25,5 @@ def make_bench_site(models: Iterable[str]) -> tuple[Site, dict[str, str]]:
         addresses[name] = f"/models/{path.name}"
         files[f"models/{path.name}"] = path
     for engine in prepare.WLLAMA:
-        files |= prepare.wllama(engine)
+        files |= prepare.or_reason(partial(prepare.wllama, engine), f"{engine}/index.js")
     return Site(files), addresses

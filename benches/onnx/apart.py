@@ -14,8 +14,9 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 from benches.onnx.files import Contest, float_file
-from benches.peers.native import PeerError, Process
-from benches.prepare import folder, installed, python_of, say
+from benches.peers.errors import PeerError
+from benches.peers.native import Process
+from benches.prepare import folder, python_of, say
 
 PEERS = {  # the environment of each engine
     "openvino": "openvino", "pytorch": "pytorch", "pytorch-compiled": "pytorch", "litert": "litert",
@@ -34,12 +35,10 @@ class Apart:
     """
 
     def __init__(self, engine: str, contest: Contest, threads: int) -> None:
-        environment = PEERS[engine]
-        if not installed(environment):
-            raise PeerError(f"not installed: make peers ARGS='--also {environment}'")
+        python = python_of(PEERS[engine])
         self.engine, self.path = engine, file_for(engine, contest)
         words = [str(self.path), str(threads), engine, contest.precision]
-        self._process = Process(engine, [str(python_of(environment)), str(WORKER), *words])
+        self._process = Process(engine, [str(python), str(WORKER), *words])
         self._folder = tempfile.TemporaryDirectory()
         self._files: dict[int, Path] = {}
 

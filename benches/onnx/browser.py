@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +29,17 @@ from benches.onnx.files import PRECISIONS, Contest, contests
 from benches.onnx.measure import (
     Array,
     Feeds,
+    Turn,
+    in_turns,
     inputs,
     least_cosine,
+    missing,
     runs_of_a_turn,
     test_name,
     turn,
 )  # fmt: skip
-from benches.peers.native import PeerError
 from benches.pinning import add_pin_option, pinned
-from playwright.sync_api import Error as PlaywrightError
+from benches.turns import attempt
 from playwright.sync_api import Page
 
 from halfbyte.web.site import Site, make_site
@@ -73,7 +76,10 @@ def make_onnx_site(files: Sequence[Path]) -> Site:
     for path in files:
         models[f"models/{path.name}"] = models[f"models/{path.stem}/onnx/model.onnx"] = path
         models[f"models/{path.stem}/config.json"] = b'{"model_type": "bert"}'
-    peers = {**prepare.onnxruntime_web(), **prepare.transformers_js()}
+    peers = {
+        **prepare.or_reason(prepare.onnxruntime_web, f"{prepare.ORT_WEB}/ort.wasm.min.mjs"),
+        **prepare.or_reason(prepare.transformers_js, "transformers.js/transformers.min.js"),
+    }
     return Site({**make_site().files, **pages, **models, **peers})
 
 
@@ -94,14 +100,11 @@ def measure(
         for engine, threads in engines:
             path = contest.file(side(engine))
             address = f"{bench.address}bench/onnx.html?model=/models/{path.name}"
-            try:
-                tab = Tab(window.new_page(), engine, threads, address)
-                cosine = least_cosine(contest.model, tab)
-            except (PeerError, PlaywrightError) as error:
-                if engine not in PEERS:
-                    raise
-                why = {"reason": str(error)[:160]}
-                results += [Series(contest.model, engine, test, threads, [], why) for test in tests]
+            load = Series(contest.model, engine, "load", threads)
+            tab = attempt([load], partial(Tab, window.new_page(), engine, threads, address))
+            cosine = attempt([load], partial(least_cosine, contest.model, tab)) if tab else None
+            if tab is None or cosine is None:
+                results += missing(load, tests)
                 continue
             tabs.append(tab)
             size = path.stat().st_size
@@ -119,14 +122,14 @@ def measure(
 def _measure_shape(
     model: str, test: str, feeds: Feeds, tabs: Sequence[tuple[Tab, dict[str, Any]]], rounds: int
 ) -> list[Series]:
-    """In the first round the browser still compiles."""
+    """In the first turn the browser still compiles."""
     series = [Series(model, tab.engine, test, tab.threads, [], dict(more)) for tab, more in tabs]
-    runs = [runs_of_a_turn(tab, feeds) for tab, _ in tabs]
-    for number in range(rounds + 1):
-        for (tab, _), one, count in zip(tabs, series, runs, strict=True):
-            taken = turn(tab, feeds, count)
-            if number:
-                one.seconds.append(taken)
+    turns: list[Turn] = []
+    for (tab, _), one in zip(tabs, series, strict=True):
+        runs = attempt([one], partial(runs_of_a_turn, tab, feeds)) or 1
+        turns.append((one, partial(turn, tab, feeds, runs)))
+        attempt([one], turns[-1][1])
+    in_turns(turns, rounds)
     return series
 
 

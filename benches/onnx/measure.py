@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -17,8 +18,8 @@ from benches.figures import Series
 from benches.onnx.apart import Apart
 from benches.onnx.files import IMAGES, Contest
 from benches.onnx.sentences import SENTENCES
-from benches.peers.native import PeerError, reason
 from benches.prepare import say
+from benches.turns import attempt, settled
 from benches.yardstick import Yardstick
 from tools.get_minilm import get_minilm
 from tools.onnx_models import minilm
@@ -117,36 +118,41 @@ def runs_of_a_turn(engine: Engine, feeds: Feeds) -> int:
 def measure(contest: Contest, plan: Plan) -> Results:
     """Measure all numbers of threads and all shapes."""
     results = Results()
+    tests = [f"{contest.name} {test_name(*shape)}" for shape in plan.shapes(contest.model)]
     for threads in plan.threads:
-        own = [Session(engine, contest, threads) for engine in ENGINES]
-        cosines = [least_cosine(contest.model, session) for session in own]
-        results.loads += [_load(contest, session, threads) for session in own]
-        sessions: list[Session | Apart] = [*own]
-        for engine in plan.peers:
-            peer = None
-            try:
-                peer = Apart(engine, contest, threads)
-                cosines.append(least_cosine(contest.model, peer))
-                sessions.append(peer)
-            except PeerError as error:
-                results.runs += _failed(contest, plan, engine, threads, error)
-                if peer:
-                    peer.close()
-        for shape in plan.shapes(contest.model):
-            group = _measure_shape(contest, shape, threads, sessions, plan)
-            for series, cosine in zip(group, cosines, strict=True):
-                series.more["cosine"] = cosine
-            results.runs += group
-        for session in sessions:
-            session.close()
+        with ExitStack() as stack:
+            sessions, cosines = [], []
+            for engine in (*ENGINES, *plan.peers):
+                load = Series(contest.model, engine, f"load {contest.name}", threads)
+                start = partial(_start, engine, contest, threads, load, stack)
+                if session := attempt([load], start):
+                    sessions.append(session)
+                    cosines.append(load.more.pop("cosine"))
+                else:
+                    results.runs += missing(load, tests)
+                if load.seconds:
+                    results.loads.append(load)
+            for shape in plan.shapes(contest.model):
+                group = _measure_shape(contest, shape, threads, sessions, plan)
+                for series, cosine in zip(group, cosines, strict=True):
+                    series.more["cosine"] = cosine
+                results.runs += group
     return results
 
 
-def _load(contest: Contest, session: Session, threads: int) -> Series:
-    return Series(
-        contest.model, session.engine, f"load {contest.name}", threads, [session.load_seconds],
-        {"file_bytes": session.path.stat().st_size},
-    )  # fmt: skip
+def _start(
+    engine: str, contest: Contest, threads: int, load: Series, stack: ExitStack
+) -> Session | Apart:
+    """A session, which ends with the stack, and its first figures; only own ones are of loading."""
+    if engine in ENGINES:
+        session = Session(engine, contest, threads)
+        load.seconds.append(session.load_seconds)
+        load.more["file_bytes"] = session.path.stat().st_size
+    else:
+        session = Apart(engine, contest, threads)
+    stack.enter_context(closing(session))
+    load.more["cosine"] = least_cosine(contest.model, session)
+    return session
 
 
 def _measure_shape(
@@ -157,42 +163,38 @@ def _measure_shape(
     test = f"{contest.name} {test_name(*shape)}"
     say(f"{contest.model}: {test}, {threads} threads")
     results = [Series(contest.model, session.engine, test, threads) for session in sessions]
-    runs: dict[str, int] = {}
-    for number in range(plan.rounds + 1):
-        beside = plan.yardstick.seconds() if plan.yardstick and number else 0.0
-        for session, series in zip(sessions, results, strict=True):
-            if "reason" in series.more:
-                continue
-            try:
-                if number:
-                    series.seconds.append(turn(session, feeds, runs[session.engine]))
-                else:
-                    runs[session.engine] = runs_of_a_turn(session, feeds)
-            except PeerError as error:
-                series.seconds.clear()
-                series.more["reason"] = reason(error)
-                continue
-            if beside:
-                series.beside.append(beside)
-    for series in results:
-        if plan.yardstick and series.seconds:
-            series.yardstick = plan.yardstick.name
-        elif not series.seconds:
-            series.beside.clear()
+    turns: list[Turn] = []
+    for session, series in zip(sessions, results, strict=True):
+        runs = attempt([series], partial(runs_of_a_turn, session, feeds))
+        turns.append((series, partial(turn, session, feeds, runs or 1)))
+        series.yardstick = plan.yardstick.name if plan.yardstick else ""
+    in_turns(turns, plan.rounds, plan.yardstick)
     return results
 
 
-def _failed(
-    contest: Contest, plan: Plan, engine: str, threads: int, error: PeerError
-) -> list[Series]:
-    """Empty series of a peer that does not run the model."""
+Turn = tuple[Series, Callable[[], float]]
+
+
+def in_turns(turns: Sequence[Turn], rounds: int, yardstick: Yardstick | None = None) -> None:
+    """The seconds of each turn of several rounds, beside a yardstick if one is given."""
+
+    def all_rounds() -> None:
+        for _ in range(rounds):
+            beside = yardstick.seconds() if yardstick else 0.0
+            for series, take in turns:
+                if seconds := attempt([series], take):
+                    series.seconds.append(seconds)
+                    series.beside += [beside] if beside else []
+
+    settled([series for series, _ in turns], all_rounds)
+
+
+def missing(series: Series, tests: Sequence[str]) -> list[Series]:
+    """Empty series for all tests of a peer that failed before them."""
     return [
-        Series(
-            contest.model, engine, f"{contest.name} {test_name(*shape)}", threads,
-            more={"reason": reason(error)},
-        )
-        for shape in plan.shapes(contest.model)
-    ]  # fmt: skip
+        Series(series.model, series.engine, test, series.threads, more=dict(series.more))
+        for test in tests
+    ]
 
 
 def test_name(batch: int, length: int) -> str:

@@ -10,20 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from benches.peers.errors import PeerError
 from benches.prepare import python_of
 
 WORKER = Path(__file__).parent / "worker.py"
 PATIENCE = 300  # seconds for an answer, after which the process is killed
-
-
-class PeerError(SystemExit):
-    """An engine's process ended; a peer's failure is shown where its figures would be."""
-
-
-def reason(error: PeerError) -> str:
-    """Its first line, with the process's last words if there are any."""
-    first, *rest = str(error).splitlines()
-    return " ".join([first, *rest[-1:]])[:160]
 
 
 class Process:

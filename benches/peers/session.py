@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from benches.browser.measure import Bench, Tab
 from benches.figures import Series
-from benches.peers.native import PeerError, Worker, reason
-from benches.prepare import installed, say
+from benches.peers.native import Worker
+from benches.prepare import say
+from benches.turns import attempt, settled
 
-ENGINES = ("halfbyte", "llama.cpp")
-OPTIONAL = "ik_llama.cpp"  # takes part if it is installed
+ENGINES = ("halfbyte", "llama.cpp", "ik_llama.cpp")
 LOADS = 3  # at most; a process each
 
 
@@ -65,16 +66,21 @@ def measure(name: str, path: Path, plan: Plan, bench: Bench | None, address: str
             tabs = stack.enter_context(bench.tabs(name, address, plan.tabs, *sizes))
         native = {(t, w): Series(name, w.engine, t, w.threads) for t in plan.tests for w in workers}
         pairs = [_series_of(name, tab, plan) for tab in tabs]
-        for turn in range(plan.rounds + 1):
-            say(f"{name}: round {turn} of {plan.rounds}" + (" (to warm up)" if not turn else ""))
-            for (test, worker), series in native.items():
-                _native_turn(test, worker, series, first=not turn)
-            for tab, pair in zip(tabs, pairs, strict=True):
-                _take_turn(tab, pair, first=not turn)
+
+        def rounds() -> None:
+            for turn in range(plan.rounds + 1):
+                say(f"{name}: round {turn} of {plan.rounds}{'' if turn else ' (to warm up)'}")
+                for (test, worker), series in native.items():
+                    _native_turn(test, worker, series, first=not turn)
+                for tab, pair in zip(tabs, pairs, strict=True):
+                    _take_turn(tab, pair, first=not turn)
+
+        settled([*native.values(), *(series for pair in pairs for series in pair)], rounds)
         loads = {(load.engine, load.threads): load for load in results.loads}
         for worker in workers:
-            if not worker.reason:
-                loads[worker.engine, worker.threads].more["memory_bytes"] = worker.peak_bytes()
+            load = loads[worker.engine, worker.threads]
+            if not worker.reason and (peak := attempt([load], worker.peak_bytes)):
+                load.more["memory_bytes"] = peak
         results.native = [*native.values(), *_not_started(name, plan, results.loads, workers)]
         results.tabs = [series for pair in pairs for series in pair]
     return results
@@ -87,20 +93,16 @@ def _start(
     if not plan.threads:
         return []
     path.read_bytes()  # into the system's cache
-    engines = [*ENGINES, *([OPTIONAL] if installed(OPTIONAL) else [])]
-    kinds = [(engine, threads) for threads in plan.threads for engine in engines]
+    kinds = [(engine, threads) for threads in plan.threads for engine in ENGINES]
     results.loads = [Series(name, engine, "load", threads) for engine, threads in kinds]
     loads = min(LOADS, plan.rounds)
     workers = []
     for turn in range(loads):
         say(f"{name}: loading, {turn + 1} of {loads}")
         for series in results.loads:
-            if "reason" in series.more:
-                continue
-            try:
-                worker = Worker(series.engine, path, series.threads, plan.context)
-            except PeerError as error:
-                _failed(series, error)
+            start = partial(Worker, series.engine, path, series.threads, plan.context)
+            worker = attempt([series], start)
+            if worker is None:
                 continue
             series.seconds.append(worker.load_seconds)
             results.about[f"{series.engine}, {name}"] = worker.about
@@ -113,27 +115,13 @@ def _start(
 
 def _native_turn(test: str, worker: Worker, series: Series, *, first: bool) -> None:
     """One turn; a peer that fails has no more of them, and its figures say why."""
-    if not worker.reason:
-        try:
-            taken = worker.run(test) / int(test[2:])
-        except PeerError as error:
-            worker.reason = _failed(series, error)
-        else:
-            if not first:
-                series.seconds.append(taken)
-    if worker.reason:
+    if worker.reason:  # at another test
         series.seconds.clear()
         series.more["reason"] = worker.reason
-
-
-def _failed(series: Series, error: PeerError) -> str:
-    """The reason, which stands for the peer's figures; halfbyte may not fail."""
-    if series.engine == "halfbyte":
-        raise error
-    say(str(error))
-    series.seconds.clear()
-    series.more["reason"] = reason(error)
-    return reason(error)
+    taken = attempt([series], lambda: worker.run(test) / int(test[2:]))
+    worker.reason = series.more.get("reason", "")
+    if taken and not first:
+        series.seconds.append(taken)
 
 
 def _not_started(
@@ -160,12 +148,16 @@ def _take_turn(tab: Tab, pair: tuple[Series, Series], *, first: bool) -> None:
     if tab.reason:
         for series in pair:
             series.more["reason"] = tab.reason
+    answer = attempt(pair, tab.run)
+    if answer is None:
         return
-    *speeds, read = tab.run()
+    *speeds, read = answer
     for series, speed in zip(pair, speeds, strict=True):
         if first:
-            series.more["first_seconds"] = 1 / speed
+            series.more.setdefault("first_seconds", 1 / speed)
         else:
             series.seconds.append(1 / speed)
-    if read and not first:
-        pair[1].more.setdefault("reads", []).append(read)
+    if read and first:
+        pair[1].more["reads"] = []
+    elif read:
+        pair[1].more["reads"].append(read)

@@ -93,9 +93,9 @@ def loads(series: Sequence[Series]) -> str:
 
 
 def types(series: Sequence[Series], rows: Sequence[dict[str, Any]]) -> str:
-    """One row per type: tokens/s and, where it was measured, loading, of all engines."""
+    """One row per type: tokens/s and, where it was measured, loading, of engines that ran."""
     known = {(s.model, s.engine, s.test): s for s in series}
-    first, *peers = dict.fromkeys(s.engine for s in series)
+    first, *peers = dict.fromkeys(s.engine for s in series if s.seconds)
     tests = dict.fromkeys(s.test for s in series)
     header = ["type", "bits", "in memory"]
     for test in tests:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
 import gguf
 import numpy as np
 import pytest
-import xllamacpp
 from benches.case import Bench
 from benches.figures import Series
+from benches.peers.trial import tried
 from benches.turns import Contender
 from benches.yardstick import clock_of
 
@@ -29,6 +30,8 @@ NAMES = [name for name, format_ in FORMATS.items() if issubclass(format_, Scaled
 
 def llama_cpp(name: str, x: np.ndarray) -> Callable[[], None]:
     """llama.cpp's encoder of one type."""
+    import xllamacpp
+
     library = ctypes.CDLL(str(next(Path(xllamacpp.__file__).parent.glob("xllamacpp*.so"))))
     function = library.ggml_quantize_chunk
     function.restype = ctypes.c_size_t
@@ -56,19 +59,19 @@ def ours(name: str, x: np.ndarray, *, search: bool) -> Callable[[], object]:
 def bench_encode(bench: Bench, name: str) -> None:
     x = np.random.default_rng(0).standard_normal((ROWS, COLUMNS), np.float32)
     kind = gguf.GGMLQuantizationType[name]
-    calls = {
-        "plain": ours(name, x, search=False),
-        "search": ours(name, x, search=True),
-        "llama.cpp": llama_cpp(name, x),
+    calls: dict[str, Callable[[], Callable[[], object]]] = {
+        "plain": partial(ours, name, x, search=False),
+        "search": partial(ours, name, x, search=True),
+        "llama.cpp": partial(tried, partial(llama_cpp, name, x)),
     }
     searches = name.startswith("IQ") or name.endswith("K")
     if not searches:
-        calls["gguf"] = lambda: gguf.quants.quantize(x, kind)
+        calls["gguf"] = lambda: partial(gguf.quants.quantize, x, kind)
     more = {"bytes": 2 * x.size, "searches": searches}  # as in a file in F16
     bench.measure(
         [
-            Contender(Series(name, engine, "encode", more=dict(more)), call, clock=clock_of(1))
-            for engine, call in calls.items()
+            Contender.of(Series(name, engine, "encode", more=dict(more)), make, clock_of(1))
+            for engine, make in calls.items()
         ],
         "clock",
     )

@@ -12,6 +12,7 @@ import pytest
 from benches import prepare
 from benches.case import Bench
 from benches.figures import Series
+from benches.turns import settled
 from benches.yardstick import yardstick
 from tests.support.http_server import in_thread
 
@@ -38,13 +39,17 @@ def measure(
     """From the call to the first token."""
     series = Series(NAME, "halfbyte", test, yardstick="memory")
     memory = yardstick("memory")
-    for _ in range(3 if bench.short else TIMES):
-        before()
-        series.beside.append(memory.seconds())
-        start = time.perf_counter()
-        with load() as model:
-            model.feed([1])
-            series.seconds.append(time.perf_counter() - start)
+
+    def rounds() -> None:
+        for _ in range(3 if bench.short else TIMES):
+            before()
+            series.beside.append(memory.seconds())
+            start = time.perf_counter()
+            with load() as model:
+                model.feed([1])
+                series.seconds.append(time.perf_counter() - start)
+
+    settled([series], rounds)
     bench.keep(series)
 
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from benches.case import Bench
 from benches.figures import Series
 from benches.turns import Contender
 from benches.yardstick import clock_of
 from onnx import TensorProto, helper
-
-import halfbyte
 
 X = (1, 64, 56, 56)  # an image in a network
 ROWS = (128, 768)  # tokens in an encoder
@@ -79,19 +79,25 @@ def model(node: Node) -> bytes:
     return bytes(helper.make_model(graph, opset_imports=[opset], ir_version=10).SerializeToString())
 
 
+def session(engine: str, node: Node) -> Callable[[], object]:
+    """A run of the graph by an engine on one thread."""
+    module = importlib.import_module(engine)
+    options = module.SessionOptions()
+    options.intra_op_num_threads = 1
+    opened = module.InferenceSession(model(node), options, providers=["CPUExecutionProvider"])
+    x = np.random.default_rng(1).standard_normal(node.shape, np.float32)
+    return partial(opened.run, None, {"x": x})
+
+
 @pytest.mark.parametrize(
     "name",
     [pytest.param(n, marks=[pytest.mark.short] if n in SHORT else [], id=n) for n in NODES],
 )
 def bench_operator(bench: Bench, name: str) -> None:
-    node, contenders = NODES[name], []
-    x = np.random.default_rng(1).standard_normal(node.shape, np.float32)
-    for engine in (halfbyte, onnxruntime):
-        options = engine.SessionOptions()
-        options.intra_op_num_threads = 1
-        session = engine.InferenceSession(model(node), options, providers=["CPUExecutionProvider"])
-        shape = "x".join(map(str, node.shape))
-        series = Series(name, engine.__name__, shape)
-        run = lambda session=session: session.run(None, {"x": x})  # noqa: E731
-        contenders.append(Contender(series, run, clock=clock_of(1)))
+    node = NODES[name]
+    shape = "x".join(map(str, node.shape))
+    contenders = [
+        Contender.of(Series(name, engine, shape), partial(session, engine, node), clock_of(1))
+        for engine in ("halfbyte", "onnxruntime")
+    ]
     bench.measure(contenders, "clock")

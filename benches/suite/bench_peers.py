@@ -27,7 +27,7 @@ def bench_language_model(bench: Bench, name: str) -> None:
     plan = Plan(2 if bench.short else bench.rounds, THREADS, [128], [64], [])
     results = measure(name, path, plan, None, "")
     bench.keep(*results.all)
-    peers = {series.engine for series in results.native} - {"halfbyte"}
+    peers = {series.engine for series in results.native if series.seconds} - {"halfbyte"}
     bench.figures.versions |= {engine: prepare.VERSIONS[engine] for engine in sorted(peers)}
     machine = bench.figures.machine
     machine.setdefault("limits", asdict(measure_limits(THREADS)))

@@ -9,6 +9,7 @@ import pytest
 from benches import prepare
 from benches.case import Bench
 from benches.figures import Series
+from benches.turns import settled
 from benches.yardstick import yardstick
 
 from halfbyte.quantize import quantize_file
@@ -30,9 +31,13 @@ def bench_quantize(bench: Bench, name: str, preset: str, tmp_path: Path) -> None
     source = STORYTELLER if small else prepare.model(name)
     more = {"bytes": source.stat().st_size}
     series = Series(name, "halfbyte", f"to {preset}", 1, more=more, yardstick="clock")
-    for _ in range(bench.rounds if small else 3):
-        series.beside.append(clock.seconds())
-        start = time.perf_counter()
-        quantize_file(source, preset, tmp_path / "out.gguf", threads=1)
-        series.seconds.append(time.perf_counter() - start)
+
+    def rounds() -> None:
+        for _ in range(bench.rounds if small else 3):
+            series.beside.append(clock.seconds())
+            start = time.perf_counter()
+            quantize_file(source, preset, tmp_path / "out.gguf", threads=1)
+            series.seconds.append(time.perf_counter() - start)
+
+    settled([series], rounds)
     bench.keep(series)

@@ -16,7 +16,8 @@ from benches.onnx import apart, measure, table
 from benches.onnx.files import Contest, contests
 from benches.onnx.measure import Plan
 from benches.peers import native
-from benches.peers.native import PeerError, Process, reason
+from benches.peers.errors import PeerError, reason
+from benches.peers.native import Process
 from benches.suite import bench_operators
 
 
@@ -179,8 +180,9 @@ def test_modules_are_of_two_models() -> None:
     with pytest.raises(PeerError, match="has no mobilenet-v2 in int8 here"):
         apart.file_for("litert", Contest("mobilenet-v2", "int8", "onnxruntime"))
     plan = Plan(1, [1], [1], [16, 128])
-    contest = Contest("minilm", "int4", "own")
-    failed = measure._failed(contest, plan, "litert", 1, PeerError("no int4"))
+    tests = [f"int4 by own {measure.test_name(*shape)}" for shape in plan.shapes("minilm")]
+    load = Series("minilm", "litert", "load", 1, more={"reason": "no int4"})
+    failed = measure.missing(load, tests)
     assert [(s.test, s.seconds, s.more["reason"]) for s in failed] == [
         ("int4 by own 1 x 16", [], "no int4"), ("int4 by own 1 x 128", [], "no int4")
     ]  # fmt: skip

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from benches import prepare
 from benches.figures import Series, pytest_json, series_of
-from benches.peers import amx, session, table
+from benches.peers import amx, native, session, table
+from benches.peers.errors import PeerError
 from benches.peers.limits import Limits, Work
-from benches.peers.native import PeerError
 from benches.peers.session import Plan
+from benches.peers.trial import tried
 
 LIMITS, WORK = Limits(read={1: 40.0}, dot={1: 500.0}), {"m": Work(10**8, 10**8)}
 
@@ -39,11 +43,8 @@ class Worker:
         pass
 
 
-def measured(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fails: str, optional: bool = False
-) -> session.Results:
+def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fails: str) -> session.Results:
     monkeypatch.setattr(session, "Worker", Worker)
-    monkeypatch.setattr(session, "installed", lambda engine: optional)
     monkeypatch.setattr(Worker, "fails", fails)
     path = tmp_path / "model"
     path.touch()
@@ -89,15 +90,61 @@ def test_halfbyte_may_not_fail(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 
 def test_all_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     results = measured(monkeypatch, tmp_path, "")
-    assert [len(s.seconds) for s in results.all] == [2] * 6
+    assert [len(s.seconds) for s in results.all] == [2] * 9
     assert results.loads[1].more["memory_bytes"] == 10**6
 
 
-def test_an_optional_peer_takes_part(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    results = measured(monkeypatch, tmp_path, "ik_llama.cpp load", optional=True)
+def test_a_missing_peer_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No run builds or fetches a peer."""
+    results = measured(monkeypatch, tmp_path, "ik_llama.cpp load")
     engines = [series.engine for series in results.native if series.test == "tg64"]
     assert engines == ["halfbyte", "llama.cpp", "ik_llama.cpp"]
     assert results.native[-1].more["reason"] == "ik_llama.cpp ended with -11: backtrace"
+    monkeypatch.setattr(prepare, "folder", lambda: tmp_path)
+    for engine, command in (("llama.cpp", "make peers"), ("ik_llama.cpp", "--also ik_llama.cpp")):
+        with pytest.raises(PeerError, match=f"not installed: .*{command}"):
+            native.Worker(engine, tmp_path / "model", 1, 64)
+
+
+def test_what_varies_is_measured_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """All of it; the second time counts."""
+    seconds = iter([1.0] * 3 + [1.0, 2.0, 1.0] + [1.5] * 100)
+    monkeypatch.setattr(Worker, "run", lambda self, test: next(seconds) * int(test[2:]))
+    results = measured(monkeypatch, tmp_path, "")
+    assert [s.seconds for s in results.native] == [[1.5, 1.5]] * 6
+
+
+def test_steps_go_on_without_what_fails() -> None:
+    done: list[str] = []
+
+    def fail() -> None:
+        raise PeerError("no compiler")
+
+    steps = {"a": lambda: done.append("a"), "llama.cpp": fail, "b": lambda: done.append("b")}
+    assert prepare.failures(steps) == ["llama.cpp"]
+    assert done == ["a", "b"]
+
+
+def test_a_peer_in_a_tab_that_was_not_fetched_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(prepare, "folder", lambda: tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    files = prepare.or_reason(prepare.transformers_js, "x.mjs")
+    why = "@huggingface/transformers was not fetched: npm is missing"
+    assert files == {"x.mjs": f'throw new Error("{why}");'.encode()}
+
+
+def test_a_peer_that_would_end_this_process_ends_a_copy() -> None:
+    assert tried(lambda: lambda: 3)() == 3
+    with pytest.raises(PeerError, match=f"ended with -{int(signal.SIGTERM)}"):
+        tried(lambda: lambda: signal.raise_signal(signal.SIGTERM))
+    with pytest.raises(ValueError, match="no model"):
+        tried(raising)
+
+
+def raising() -> Callable[[], None]:
+    raise ValueError("no model")
 
 
 @pytest.mark.parametrize(

@@ -198,6 +198,24 @@ def test_what_varies_is_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not one.series.noisy
 
 
+def test_a_peer_that_fails_has_no_more_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its reason stands for its figures; halfbyte may not fail."""
+    fake = Fake(monkeypatch)
+    ours, theirs = fake.contender("halfbyte", 0.5), fake.contender("llama.cpp", 0.5)
+    answers = [0.5] * 3
+    theirs.call = lambda: setattr(fake, "now", fake.now + answers.pop())
+    unmade = Contender.of(Series("m", "openvino", "t"), lambda: {}["model"])
+    turns.take_turns([ours, theirs, unmade], fake, 4)  # type: ignore[arg-type]
+    assert ours.series.seconds == [0.5] * 4
+    assert [(s.series.seconds, s.series.beside) for s in (theirs, unmade)] == [([], [])] * 2
+    assert [s.series.more["reason"] for s in (theirs, unmade)] == [
+        "pop from empty list", "'model'"
+    ]  # fmt: skip
+    ours.call = theirs.call
+    with pytest.raises(IndexError):
+        turns.take_turns([ours], fake, 1)  # type: ignore[arg-type]
+
+
 def test_one_thread_has_its_own_clock() -> None:
     """Which leaves out the time in which others run; several threads have the wall's."""
 
