@@ -11,13 +11,14 @@ from benches.figures import PEERS, Series, digits
 from benches.samples import quartiles, variation
 
 Group = list[Series]  # the engines of one test
+SCALED = ("threads", "workers")  # ends of tests that have a curve
 
 
 def _groups(series: Sequence[Series], *, peers: bool) -> dict[str, list[Group]]:
     """Tests that several engines ran, with peers or without, by their source."""
     groups: dict[tuple[str, str, str, int], Group] = {}
     for one in series:
-        if one.unit == "s" and "threads" not in one.test and not one.test.startswith("load"):
+        if one.unit == "s" and not one.test.endswith(SCALED) and not one.test.startswith("load"):
             groups.setdefault((one.source, one.model, one.test, one.threads), []).append(one)
     found: dict[str, list[Group]] = {}
     for (source, *_), group in groups.items():

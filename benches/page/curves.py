@@ -15,6 +15,10 @@ SCALING = {
     "Threads": (
         "A product of 4096 x 4096: times as fast as one thread.", "benches/backends", "threads",
     ),
+    "Workers": (
+        "SmolLM2-135M's shape in a tab, a prompt (pp) and decoding (tg): times as fast as one.",
+        "benches/browser", "workers",
+    ),
     "Batches": (
         "Tokens/s of a prompt by the tokens that are processed at once.", "benches/models", "batch",
     ),
@@ -86,11 +90,11 @@ def scaling(series: Sequence[Series]) -> str:
     for title, (text, source, word) in SCALING.items():
         chosen = [one for one in series if one.source == source and word in one.test]
         if chosen:
-            lines = _thread_lines(chosen) if word == "threads" else _batch_lines(chosen)
-            every = [point for line in lines for point in line.points]
             batch = word == "batch"
+            lines = _batch_lines(chosen) if batch else _thread_lines(chosen)
+            every = [point for line in lines for point in line.points]
             x = around(word, [point[0] for point in every], log=batch, whole=not batch)
-            y_title = "times as fast" if word == "threads" else "tokens/s"
+            y_title = "tokens/s" if batch else "times as fast"
             y = around(y_title, [point[1] for point in every], log=batch)
             parts.append(f"<h3>{title}</h3><p>{text}</p>{chart(title, x, y, lines)}")
     return "".join(parts)

@@ -5,23 +5,41 @@ Engines take turns; see `benches.browser` and `benches.onnx.browser`.
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from benches import prepare
+from benches.browser.load import run
 from benches.browser.measure import Bench as Browser
+from benches.browser.python import python_site
 from benches.browser.site import make_bench_site
 from benches.case import Bench
-from benches.figures import PEERS
+from benches.figures import PEERS, Series
 from benches.onnx import browser as graphs
 from benches.onnx import table
 from benches.onnx.files import Contest
 from benches.peers.session import Plan, measure
+from benches.turns import settled
 
 ENGINES = ("relaxed", "simd128", *prepare.WLLAMA)
+NAME = "135M Q4_0"
 ROUNDS = 3
+LOADS = 10
+MAX_WORKERS = 8
+LOAD = """
+import time
+import halfbyte
+load = halfbyte.load_url  # imports its modules
+start = time.perf_counter()
+with await load("/models/{name}", keep={keep}, threads=1) as model:
+    model.feed([1])
+    seconds = time.perf_counter() - start
+seconds
+"""
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("name", ["135M Q4_0", "135M Q8_0"])
+@pytest.mark.parametrize("name", [NAME, "135M Q8_0"])
 def bench_tab(bench: Bench, name: str) -> None:
     site, addresses = make_bench_site([name])
     plan = Plan(ROUNDS, [], [128], [32], [(engine, 1) for engine in ENGINES])
@@ -29,6 +47,42 @@ def bench_tab(bench: Bench, name: str) -> None:
         results = measure(name, prepare.model(name), plan, browser, addresses[name])
     bench.keep(*results.tabs)
     bench.figures.versions |= {e: prepare.VERSIONS[e] for e in prepare.WLLAMA}
+
+
+@pytest.mark.once
+def bench_workers(bench: Bench) -> None:
+    """halfbyte on one thread to as many as there are cores."""
+    site, addresses = make_bench_site([NAME])
+    counts = range(1, min(os.cpu_count() or 1, MAX_WORKERS) + 1)
+    plan = Plan(ROUNDS, [], [128], [32], [("relaxed", count) for count in counts])
+    with Browser(site, prepare.ROOT) as browser:
+        results = measure(NAME, prepare.model(NAME), plan, browser, addresses[NAME])
+    for series in results.tabs:
+        series.test = f"{series.test}, workers"
+    bench.keep(*results.tabs)
+
+
+@pytest.mark.once
+def bench_load_in_tab(bench: Bench) -> None:
+    """To the first token in a new tab: over the network, and from what the browser has kept."""
+    path = prepare.model(NAME)
+    ways = {"network": False, "kept": True}
+    series = {way: Series(NAME, "relaxed", f"load, {way}") for way in ways}
+    site = python_site({path.name: path})
+    with Browser(site, prepare.ROOT) as browser, browser.profile() as context:
+
+        def load(keep: bool) -> float:
+            code = LOAD.format(name=path.name, keep=keep)
+            return float(run(context, browser.address, code))
+
+        def rounds() -> None:
+            for _ in range(LOADS):
+                for way, keep in ways.items():
+                    series[way].seconds.append(load(keep))
+
+        load(keep=True)
+        settled([*series.values()], rounds)
+    bench.keep(*series.values())
 
 
 @pytest.mark.once

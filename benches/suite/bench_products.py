@@ -1,7 +1,8 @@
 """Products of activations with weight matrices, by type and shape.
 
 In block formats activations are int8 and weights packed, as models have them; else they are floats.
-One row is decoding, 128 are a prompt.
+Formats that a model keeps in memory in another one are left out. One row is decoding, 128 are a
+prompt.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ import pytest
 from benches import programs
 from benches.case import Bench
 
+from halfbyte.weights import FORMATS
+
 SHAPES = ((128, 128), (576, 576), (1536, 576), (2048, 2048), (4096, 4096), (11008, 4096))
 LARGEST = (32000, 4096)
-TYPES = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K")
+TYPES = [name for name, kind in FORMATS.items() if kind.packed or kind.block == 1]
 SHORT = {"F16", "Q8_0", "Q4_0", "Q4_K"}
 CACHE_BYTES = 16 << 20  # matrices beyond do not stay in the cache
 

@@ -34,6 +34,10 @@ def session(date: str = "2026-11-24T00:00:00+00:00", factor: float = 1.0) -> Con
             for n in (1, 2)
         ),
         *(
+            Series("135M", "relaxed", "tg32, workers", n, [1.0] * 5, source="benches/browser")
+            for n in (1, 2)
+        ),
+        *(
             Series("135M", "halfbyte", f"batch of {n}", 1, [1.0] * 5, source="benches/models")
             for n in (1, 8)
         ),
@@ -67,11 +71,11 @@ def test_sections() -> None:
     assert re.findall(r"<h2 id=\"(.*?)\"", text) == [
         "peers", "roofline", "scaling", "side-by-side", "over-time", "all-cases"
     ]  # fmt: skip
-    roofline, threads, batches, history = svgs(text)
+    roofline, threads, workers, batches, history = svgs(text)
     titles = [title.text for title in roofline.iter("title")]
     assert titles == ["Q4_0 576x576, 1 row: 200 GOP/s", "F16 576x576, 128 rows: 20 GOP/s"]
     assert [t.text for t in batches.iter("title")] == ["1: 1 tokens/s", "8: 8 tokens/s"]
-    assert len(list(threads.iter("circle"))) == 2
+    assert len(list(threads.iter("circle"))) == len(list(workers.iter("circle"))) == 2
     assert len(list(history.iter("circle"))) == 2  # of products only: the others lack a yardstick
 
 
