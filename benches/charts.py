@@ -91,7 +91,7 @@ def chart(label: str, x: Axis, y: Axis, lines: Sequence[Line]) -> str:
     )
     named = [line for line in lines if line.name]
     keys = "".join(
-        f'<li><i class="{"dot" if line.dots else "dash"}" '
+        f'<li><i class="{"dash" if line.dashed else "dot"}" '
         f'style="color:var(--c{line.colour % COLOURS})"></i>{escape(line.name)}</li>'
         for line in named
     )

@@ -108,6 +108,16 @@ class Series:
         return statistics.median(theirs / ours for ours, theirs in pairs)
 
 
+def counterpart(group: Iterable[Series]) -> Series | None:
+    """Of the engines of one test, that of halfbyte which peers are compared with: the first.
+
+    Encoders of llama.cpp's that search are compared with the one that searches.
+    """
+    ours = [one for one in group if one.engine not in PEERS and one.seconds]
+    alike = [one for one in ours if one.engine == "search" and one.more.get("searches")]
+    return next(iter([*alike, *ours]), None)
+
+
 # ---- tables --------------------------------------------------------------------------------------
 
 

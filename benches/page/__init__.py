@@ -21,7 +21,8 @@ STYLE = """
   font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--back); }
 h1 { font-size: 1.7rem; margin: 0 } h2 { margin: 2.5rem 0 .3rem; font-size: 1.25rem }
 h3 { margin: 1.2rem 0 .2rem; font-size: 1rem } p { margin: .3rem 0 .8rem; color: var(--soft) }
-nav a { margin-right: 1rem } a { color: var(--c0) } figure { margin: .5rem 0 }
+nav a { display: inline-block; margin-right: 1rem } a { color: var(--c0) }
+figure { margin: .5rem 0 }
 svg { width: 100%; height: auto; background: var(--card); border-radius: .5rem; }
 svg text { fill: var(--soft); font-size: 12px } .grid line { stroke: var(--line) }
 polyline { stroke-width: 2 } .legend { display: flex; flex-wrap: wrap; gap: .2rem 1rem; padding: 0;
@@ -35,12 +36,13 @@ polyline { stroke-width: 2 } .legend { display: flex; flex-wrap: wrap; gap: .2re
 .scroll { overflow-x: auto } table { border-collapse: collapse; font-size: .875rem; width: 100% }
 th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--line); text-align: right;
   white-space: nowrap } th:first-child, td:first-child,
-  .peers td:nth-child(2), .peers th:nth-child(2) { text-align: left }
+  .peers td:nth-child(2), .peers th:nth-child(2), .why { text-align: left }
+.why { white-space: normal }
 summary { cursor: pointer; padding: .4rem 0; font-weight: 600 } .mark { color: var(--c1) }
 details p { margin: .8rem 0 .2rem; color: var(--ink) } .ahead { color: var(--c2) } code {
   font-size: .8em } details { border-top: 1px solid var(--line) }
 @media (max-width: 40rem) { h1 { font-size: 1.4rem }
-  .bar { grid-template-columns: 1fr 1fr }
+  .bar { grid-template-columns: 1fr 1fr; gap: .1rem .6rem; margin-bottom: .5rem }
   .bar b { grid-column: 1 / 3; grid-row: 2 }
   .bar em { text-align: right } svg text { font-size: 20px } }
 """

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 
 from benches.charts import bars
-from benches.figures import PEERS, Series, digits
+from benches.figures import PEERS, Series, counterpart, digits
 from benches.samples import quartiles, variation
 
 Group = list[Series]  # the engines of one test
@@ -32,20 +32,26 @@ def peers(series: Sequence[Series]) -> str:
     """How many times as fast halfbyte is, by peer and source; then bars for each test."""
     groups = _groups(series, peers=True)
     ratios: dict[tuple[str, str], list[float]] = {}
+    reasons: dict[tuple[str, str], str] = {}
     for source, tests in groups.items():
         for group in tests:
-            ours = next((s for s in group if s.engine not in PEERS and s.seconds), None)
+            ours = counterpart(group)
             for one in group:
+                key = one.engine, source
                 if ours and one.engine in PEERS and one.seconds:
-                    key = one.engine, source
                     ratios.setdefault(key, []).append(ours.times_as_fast_as(one))
+                elif not one.seconds:
+                    reasons[key] = _reason(one)
     if not ratios:
         return _bars(groups)
     head = "".join(f"<th>{name}</th>" for name in ("peer", "in", "tests", "mean", "from", "to"))
     rows = "".join(_peer_row(*key, values) for key, values in sorted(ratios.items()))
+    without = sorted((*key, why) for key, why in reasons.items() if key not in ratios)
+    rows += "".join(map(_reason_row, without))
     text = (
         "How many times as fast halfbyte is, both sides taking turns: geometric mean, lowest and "
-        "highest. Of several builds of halfbyte the first counts."
+        "highest. Of several builds of halfbyte the first counts; where a peer searches scales, "
+        "the one that does."
     )
     return (
         f'<p>{text}</p><div class="scroll"><table class="peers"><tr>{head}</tr>{rows}</table></div>'
@@ -60,6 +66,17 @@ def _peer_row(engine: str, source: str, ratios: Sequence[float]) -> str:
     cells = [escape(engine), escape(source.removeprefix("benches/")), str(len(ratios)), *shown[1:]]
     cells.insert(3, f"<span{ahead}>{shown[0]}</span>")
     return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+
+
+def _reason_row(peer: tuple[str, str, str]) -> str:
+    """Of a peer without any figure in a source."""
+    engine, source, why = map(escape, peer)
+    name = source.removeprefix("benches/")
+    return f'<tr><td>{engine}</td><td>{name}</td><td class="why" colspan="4">{why}</td></tr>'
+
+
+def _reason(series: Series) -> str:
+    return str(series.more.get("reason", "failed"))
 
 
 def side_by_side(series: Sequence[Series]) -> str:
@@ -92,7 +109,7 @@ def _details(name: str, count: int, body: str) -> str:
 
 def _bar(series: Series, fastest: float) -> tuple[str, float, str]:
     if not series.seconds:
-        return series.engine, 0.0, str(series.more.get("reason", "failed"))
+        return series.engine, 0.0, _reason(series)
     return series.engine, fastest / series.median, f"{digits(1000 * series.median)} ms"
 
 
@@ -114,7 +131,7 @@ def all_cases(series: Sequence[Series]) -> str:
 def _row(one: Series) -> list[str]:
     name = [escape(f"{one.model}, {one.test}"), escape(one.engine), str(one.threads)]
     if not one.seconds:
-        return [*name, escape(str(one.more.get("reason", "failed"))), "", "", ""]
+        return [*name, escape(_reason(one)), "", "", ""]
     scale, unit = (1e-6, "MB") if one.unit == "B" else (1e3, "ms")
     low, high = (digits(scale * value) for value in quartiles(one.seconds))
     spread = f"{variation(one.ratios):.3f}"

@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 
-from benches.charts import Line, around, chart
+from benches.charts import COLOURS, Line, around, chart
 from benches.figures import Content, Series, digits, series_of
 from benches.yardstick import rate
 
@@ -141,7 +141,8 @@ def history(contents: Sequence[Content]) -> str:
     for number, source in enumerate(sources):
         points = _changes(source, sessions, [content["datetime"] for content in contents])
         if len(points) > 1:
-            lines.append(Line(source.removeprefix("benches/"), points, colour=number))
+            name = source.removeprefix("benches/")
+            lines.append(Line(name, points, colour=number, dashed=number >= COLOURS))
     if not lines:
         return ""
     every = [point for line in lines for point in line.points]

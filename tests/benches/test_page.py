@@ -6,7 +6,7 @@ import re
 import xml.etree.ElementTree as ET
 
 import pytest
-from benches import charts, page
+from benches import charts, page, suite_table
 from benches.charts import Axis, Line
 from benches.figures import Content, Series, pytest_json
 from benches.page import curves
@@ -92,6 +92,23 @@ def test_peers_have_a_mean() -> None:
     assert '<span class="ahead"><b>2</b></span></td><td>2</td><td>2</td>' in peers
     assert "apart" not in peers
     assert "<p>m, rope</p>" in rest
+
+
+def test_peers_are_compared_with_what_does_the_same() -> None:
+    """llama.cpp searches scales of some types; the plain encoder is no answer to that."""
+    series = [
+        Series("Q4_K", engine, "encode", 1, [seconds] * 5, {"searches": True}, source="benches/x")
+        for engine, seconds in (("plain", 1.0), ("search", 4.0), ("llama.cpp", 8.0))
+    ]
+    text = page.page(pytest_json(series, "benches"))
+    assert '<span class="ahead"><b>2</b></span>' in text
+    assert suite_table.table(series).endswith("  2.00 |")
+
+
+def test_a_peer_without_figures_has_a_row() -> None:
+    text = page.page(session()).split("Roofline</h2>")[0]
+    row = '<td class="why" colspan="4">ended with -11 &lt;SIGSEGV&gt;</td>'
+    assert f"<tr><td>openvino</td><td>peers</td>{row}</tr>" in text
 
 
 def test_history_is_relative_to_the_first() -> None:
