@@ -5,8 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
-from tests.onnx.graphs import Net, assert_close, by_definition, outputs_of, runner
+from tests.onnx.graphs import (
+    Array,
+    Net,
+    assert_close,
+    by_definition,
+    by_programs,
+    outputs_of,
+    runner,
+)  # fmt: skip
 from tests.onnx.test_capture import operators, ran
 
 SMALLEST = np.finfo(np.float32).tiny
@@ -32,6 +41,45 @@ def test_neighbouring_windows_are_by_winograd(
     y = net.node("Conv", x, net.w(*weights), net.w(weights[0]), **attributes)
     (names,) = operators(ran(net, net.node("Relu", net.node("Add", y, y)), net.node("Relu", y)))
     assert ("conv2d_winograd" in names, "conv2d" in names) == (fast, not fast)
+
+
+def by_winograd(x: Array, w: Array) -> tuple[Net, onnx.ModelProto]:
+    net = Net()
+    names = net.feed(x), net.array(w), net.w(len(w))
+    return net, net.proto(net.node("Conv", *names, pads=[1] * 4))
+
+
+def test_infinite_pixels_do_not_reach_other_windows(native_backends: list[str]) -> None:
+    """Where they are in the way of Winograd's differences, results are computed without these."""
+    net = Net()
+    x, w = net.numbers(1, 32, 14, 13), net.numbers(40, 32, 3, 3)
+    x[0, 3, 5, 6], x[0, 20, 9, 0], x[0, 7, 13, 12] = np.inf, -np.inf, np.nan
+    net, proto = by_winograd(x, w)
+    expected = by_definition(proto, net.feeds)
+    assert np.isfinite(expected[0]).sum() == 40 * (14 * 13 - 9 - 6 - 4)
+    for backend in ("numpy", *native_backends):
+        assert_close(by_programs(proto, net.feeds, backend), expected, where=backend)
+
+
+def test_sums_of_large_pixels(native_backends: list[str]) -> None:
+    """The difference of two pixels is infinite, that of their products is not."""
+    net = Net()
+    x, w = net.numbers(1, 32, 14, 13), net.numbers(40, 32, 3, 3)
+    x[0, 3, 5, 6], x[0, 3, 5, 8] = 3e38, -3e38
+    net, proto = by_winograd(x, w * np.float32(1e-3))
+    for backend in native_backends:
+        assert_close(by_programs(proto, net.feeds, backend), by_definition(proto, net.feeds))
+
+
+def test_large_weights_are_not_transformed() -> None:
+    """A sum of nine of them would be infinite."""
+    net = Net()
+    x, w = net.numbers(1, 32, 14, 13), np.sign(net.numbers(40, 32, 3, 3)) * np.float32(3e38)
+    net, proto = by_winograd(x * np.float32(1e-3), w)
+    (y,) = outputs_of(run := runner(proto), net.feeds)
+    names = {i.operator.name for program in run.programs() for i in program.instructions}
+    assert "conv2d_winograd" not in names
+    assert np.isfinite(y).all()
 
 
 @pytest.mark.parametrize("kind", ["Conv", "MatMul"])

@@ -19,6 +19,7 @@ F64 = npt.NDArray[np.float64]
 
 PIXELS = np.array([[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]], np.float64)  # B^T
 KERNEL = np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]], np.float64) / 2  # G
+UNDONE = np.array([[1, 0, 0, 0], [0, 1, -1, 0], [0, 0, 0, 1]], np.float64)  # UNDONE G = 1
 RESULT = np.array([[1, 1, 1, 0], [0, 1, -1, -1]], np.float64)  # A^T
 
 
@@ -52,12 +53,16 @@ def conv2d_winograd(
     """`conv2d` of kernels [3, 3], packed by :func:`pack_winograd`, over neighbouring windows.
 
     Rounding differs from that of `conv2d`: sums of up to four numbers of x, and of nine of the
-    kernel, are rounded before they are multiplied. An infinite number in x makes the results of
-    all windows that share its patches NaN, as one beyond a quarter of float32's largest may.
+    kernel, are rounded before they are multiplied. Results that are not finite, as an infinite
+    number in x makes all those of its patches, are computed directly; w has to be finite.
 
     Source: ONNX Conv (opset 11) with channels last.
     """
-    y = sums(x, w, (p, q), (top, left))[..., : len(bias)] + bias
+    with np.errstate(invalid="ignore"):
+        y = sums(x, w, (p, q), (top, left))
+        if not np.isfinite(y).all():
+            y = np.where(np.isfinite(y), y, direct_sums(x, w, (p, q), (top, left)))
+    y = y[..., : len(bias)] + bias
     if r is not None:
         y += r
     result: F32 = np.clip(y, np.float32(lo), np.float32(hi)).astype(np.float32)
@@ -81,3 +86,15 @@ def sums(
     y = np.einsum("ki,nyxmij,lj->nykxlm", results, products, results, optimize=True)
     whole: F64 = y.reshape(n, 2 * down, 2 * across, -1)[:, :p, :q]
     return whole
+
+
+def direct_sums(x: F32, w: F32, size: tuple[int, int], begin: tuple[int, int]) -> F64:
+    """`sums` without a transform of x, with the kernels that w was made of."""
+    (p, q), (top, left), (n, h, v, c) = size, begin, x.shape
+    wide = np.zeros((n, max(p + 2, top + h), max(q + 2, left + v), c))
+    wide[:, top : top + h, left : left + v] = x
+    windows = np.lib.stride_tricks.sliding_window_view(wide, (3, 3), axis=(1, 2))[:, :p, :q]
+    kernels = unpack_panels(w, w.shape[1] * PANEL).reshape(4, 4, -1, c).astype(np.float64)
+    taps = np.einsum("ki,ijmc,lj->klmc", UNDONE, kernels, UNDONE)
+    result: F64 = np.einsum("nyxckl,klmc->nyxm", windows, taps)
+    return result

@@ -114,17 +114,19 @@ def _convolved(
 
 
 def _by_winograd(w: Array, window: Sliding) -> bool:
-    """Whether Winograd's convolution is faster: few channels leave its products too short, and
-    results that do not fill their patches of 2 x 2 are computed in vain.
+    """Whether Winograd's convolution is possible, with finite transformed weights, and faster: few
+    channels leave its products too short, and results that do not fill their patches of 2 x 2 are
+    computed in vain.
     """
     a, (m, channels, *kernel) = window.attributes, w.shape
     once = all(a[name] == 1 for name in ("stride_h", "stride_w", "dilation_h", "dilation_w"))
     if not once or kernel != [3, 3] or channels % PANEL or m * channels < MIN_WINOGRAD:
         return False
-    if is_named(a["p"]) or is_named(a["q"]):
-        return True
-    patches = -(-a["p"] // 2) * -(-a["q"] // 2)
-    return patches >= PANEL and 16 * patches <= 5 * a["p"] * a["q"]
+    if not (is_named(a["p"]) or is_named(a["q"])):
+        patches = -(-a["p"] // 2) * -(-a["q"] // 2)
+        if patches < PANEL or 16 * patches > 5 * a["p"] * a["q"]:
+            return False
+    return bool(np.isfinite(np.vdot(w, w)))  # no weight is beyond 2e19
 
 
 def _together(w: Array, window: Sliding, group: int, *, exactly: bool) -> int:
