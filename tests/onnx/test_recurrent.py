@@ -39,7 +39,7 @@ def layer(
     inputs = [net.x(batch, time, size) if layout else net.x(time, batch, size)]
     inputs += [net.w(count, gates * hidden, n, scale=n**-0.5) for n in (size, hidden)]
     inputs += [net.w(count, 2 * gates * hidden) if bias else ""]
-    ends = np.arange(batch, dtype=np.int32) % time + 1
+    ends = np.arange(1, batch + 1, dtype=np.int32) % (time + 1)  # 0 among them
     inputs += [net.array(ends) if lengths else ""]
     state = (batch, count, hidden) if layout else (count, batch, hidden)
     inputs += [net.x(*state) if states else "" for _ in range(kept)]

@@ -109,8 +109,8 @@ def recurrent_layer(
     and beta of three functions: f, g and h in ONNX's definitions. All but that of an LSTM's c get
     numbers clipped to -clip ... clip. The first direction, if `reverse`, and the second one begin
     at the end of each sequence; a sequence of `lengths` that has ended keeps its state, and its
-    outputs are 0. y is [t, d, n], the states are [d, n]. `work` is for the kernel, which leaves
-    zeros in it.
+    outputs are 0; one without elements has states of 0. y is [t, d, n], the states are [d, n].
+    `work` is for the kernel, which leaves zeros in it.
 
     Source: ONNX LSTM, GRU and RNN (opset 14).
     """
@@ -120,6 +120,7 @@ def recurrent_layer(
     states = np.stack(begin).reshape(2, d, n, k)
     y = np.zeros((t, d, n, k), np.float32)
     limits = np.full(n, t) if lengths is None else lengths
+    states[:, :, limits <= 0] = 0
     for i in range(d):
         rows = unpack_panels(r[i], len(r[i]) * PANEL)
         layer = _Layer(

@@ -1,7 +1,8 @@
 """Recurrent layers: RNN, GRU, LSTM.
 
 Each direction is a loop over time. A sequence of a batch that has ended keeps its state, and its
-outputs are zero. The weights of the gates are stored one after another.
+outputs are zero; where it has no elements, so is the state, as in ONNX Runtime. The weights of the
+gates are stored one after another.
 """
 
 from __future__ import annotations
@@ -104,6 +105,7 @@ def _scan(
     """
     outputs = np.zeros((*ahead.shape[:2], state[0].shape[1]), ahead.dtype)
     shortest = lengths.min(initial=len(ahead))
+    state = tuple(np.where((lengths > 0)[:, None], s, 0) for s in state)
     for time in reversed(range(len(ahead))) if reverse else range(len(ahead)):
         new = step(ahead[time], state)
         if time < shortest:
