@@ -258,6 +258,11 @@ def resizes() -> Iterator[Case]:
                     left_out = f32() if opset == 11 else None
                     inputs = [data, left_out, left_out, sizes]
                     yield Case("Resize", opset, f"{way}-{mode}-{label}", inputs, attributes)
+    for way in (*ways, "half_pixel_symmetric"):
+        for mode in ("nearest", "linear")[way == "half_pixel_symmetric" :]:  # without its ties
+            attributes = {"mode": mode, "coordinate_transformation_mode": way}
+            inputs = [data, None, f32(1, 1, 1.7, 0.6)]
+            yield Case("Resize", 19, f"{way}-{mode}-fraction", inputs, attributes)
     for nearest in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"):
         attributes = {"nearest_mode": nearest, "coordinate_transformation_mode": "asymmetric"}
         yield Case("Resize", 11, nearest, [data, f32(), f32(1, 1, 1.6, 0.4)], attributes)

@@ -57,8 +57,7 @@ def _coordinates(axis: Axis, transformation: str) -> Array:
     x = np.arange(axis.target, dtype=np.float32)
     last, scale = axis.size - 1, np.float32(axis.scale)
     if transformation == "align_corners":
-        length = axis.scale * axis.size  # with its fraction, as ONNX's tests have it
-        return x * (last / (length - 1)) if axis.target > 1 else x * 0
+        return x * last / (axis.target - 1) if axis.target > 1 else x * 0
     if transformation == "asymmetric":
         return x / scale
     if transformation == "tf_crop_and_resize":
@@ -71,7 +70,9 @@ def _coordinates(axis: Axis, transformation: str) -> Array:
     if transformation == "pytorch_half_pixel":
         return half if axis.target > 1 else x * 0
     if transformation == "half_pixel_symmetric":
-        return axis.size / 2 * (1 - axis.target / (axis.scale * axis.size)) + half
+        adjustment = np.float32(axis.target) / (scale * np.float32(axis.size))
+        offset = np.float32(axis.size / 2) * (1 - adjustment)
+        return offset + (x + np.float32(0.5)) / scale - np.float32(0.5)
     if transformation == "tf_half_pixel_for_nn":  # version 11
         return (x + np.float32(0.5)) / scale
     raise ProgramError(f"coordinate_transformation_mode {transformation!r} is not one of ONNX's")
