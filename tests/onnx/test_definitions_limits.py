@@ -79,6 +79,8 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "position": lambda: run("RotaryEmbedding", 23, ones(1, 1, 1, 4), ones(3, 2), ones(3, 2),
                             i64(-1).reshape(1, 1)),
     "class": lambda: run("NegativeLogLikelihoodLoss", 13, ones(2, 3), i64(0, -1)),
+    "cropped edge": lambda: run("Pad", 13, ones(5, 2), i64(3, 0, -7, 0), mode="edge"),
+    "cropped twice": lambda: run("Pad", 13, ones(5, 2), i64(-3, 0, -3, 0)),
     "scale": lambda: run("QuantizeLinear", 13, ones(2, 3), ones(2), axis=1),
     "block": lambda: run("DequantizeLinear", 21, ones(2, 6).astype(np.int8), ones(2, 2),
                          block_size=-3),

@@ -261,6 +261,8 @@ def paddings() -> Iterator[Case]:
     for mode in ("constant", "edge", "reflect"):
         for pads in (i64(2, 3), i64(-1, 3), i64(0, -2)):
             yield Case("Pad", 11, [row, pads], {"mode": mode})
+    for pads in (i64(-len(row) - 2, 3), i64(3, -len(row) - 2)):  # part of what the other adds
+        yield Case("Pad", 11, [row, pads])
     yield Case("Pad", 13, [X234, i64(1, 0, 2, 0, 1, 0), F(7)])
     yield Case("Pad", 18, [X234, i64(2, 1), None, i64(-1)], {"mode": "edge"})
     yield Case("Pad", 19, [row, i64(7, 4)], {"mode": "wrap"})

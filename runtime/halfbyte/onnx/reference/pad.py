@@ -18,7 +18,10 @@ MODES = ("constant", "edge", "reflect", "wrap")
 def _pads(
     data: Array, sizes: Sequence[int], axes: Sequence[int] | None
 ) -> tuple[Array, list[tuple[int, int]]]:
-    """The part of `data` that is kept (negative pads crop), and what is added along each axis."""
+    """The part of `data` that is kept (negative pads crop), and what is added along each axis.
+
+    Where a negative pad is larger than the axis, the rest of it crops what the other one adds.
+    """
     along = range(data.ndim) if axes is None else axes_of(axes, data.ndim)
     if len(sizes) != 2 * len(along):
         raise ValueError(f"{len(sizes)} pads of {len(along)} axes")
@@ -26,11 +29,12 @@ def _pads(
     for place, axis in enumerate(along):
         before[axis], after[axis] = sizes[place], sizes[place + len(along)]
     check_elements(map(sum, zip(data.shape, before, after, strict=True)), data.dtype.itemsize)
-    kept: list[Any] = [
-        slice(max(-b, 0), size - max(-a, 0))
-        for size, b, a in zip(data.shape, before, after, strict=True)
-    ]
-    grown = [(max(b, 0), max(a, 0)) for b, a in zip(before, after, strict=True)]
+    kept: list[Any] = []
+    grown = []
+    for size, b, a in zip(data.shape, before, after, strict=True):
+        first, last = min(max(-b, 0), size), min(max(-a, 0), size)
+        kept.append(slice(first, max(first, size - last)))
+        grown.append((max(b, 0) + min(a, 0) + last, max(a, 0) + min(b, 0) + first))
     return data[(*kept, ...)], grown
 
 
