@@ -1,12 +1,14 @@
 """Qwen 3 VL with experts (text): Qwen 3 MoE with the positions of Qwen 3 VL.
 
 Published folders have transposed matrices of experts; `transformers` saves them as GGUF has them.
+Their shapes show which it is, so square ones are refused.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from halfbyte.errors import UnsupportedError
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.formats.transforms import EITHER_EXPERTS
 from halfbyte.text.architectures import _block, _experts, qwen2moe, qwen3, qwen3moe, qwen3vl
@@ -29,6 +31,13 @@ def translate(config: Translation) -> None:
     config.keys = config.keys.otherwise(norm_topk_prob=True)
     qwen3vl.translate(config, "qwen3vlmoe")
     qwen2moe.translate_experts(config, normalize=True)
+    dim, hidden = config.size("embedding_length"), config.size("expert_feed_forward_length")
+    if dim in (hidden, 2 * hidden):
+        raise UnsupportedError(
+            f"{config.keys.where}: key 'moe_intermediate_size': expected neither {dim} nor half of "
+            f"it, the 'hidden_size', found {hidden}: of square matrices of experts, nothing says "
+            "which are transposed"
+        )
     for part in ("gate_up", "down"):
         config.transforms[f"ffn_{part}_exps.weight"] = EITHER_EXPERTS
     config.names = {**config.names, **_experts.NAMES}
