@@ -195,14 +195,16 @@ BLOCKS(fp4)
 /* ---- linear/experts.inc ---- */
 
 /* For each row of p[n, e], the u experts with the largest scores, the largest first; of equal ones
- * the one that comes first, NaN as -infinity. Scores are p if they are NULL. weights[n, u] = p of
- * these, over their sum + 1e-20 if `normalize` is 1, times scale. The n u pairs of a row and an
- * expert are sorted by expert, then by row: places[n, u] are their places, rows[n u] and
- * experts[n u] the row and the expert of each place, and ends[e] is the first place after those of
- * an expert. */
+ * the one that comes first, NaN as -infinity. Scores are p if they are NULL. Of the `groups` equal
+ * parts of the experts, those count whose `best` (1 or 2) largest scores have the `kept` largest
+ * sums. weights[n, u] = p of these, over their sum + 1e-20 if `normalize` is 1, times scale. The
+ * n u pairs of a row and an expert are sorted by expert, then by row: places[n, u] are their places,
+ * rows[n u] and experts[n u] the row and the expert of each place, and ends[e] is the first place
+ * after those of an expert. */
 KERNEL(route_experts, 1, 1, a->n * a->u * a->e,
        OUT(f32, weights) OUT(i32, places) OUT(i32, rows) OUT(i32, experts) OUT(i32, ends) IN(f32, p)
-       IN(f32, scores) INT(n) INT(e) INT(u) INT(normalize) FLOAT(scale))
+       IN(f32, scores) INT(n) INT(e) INT(u) INT(groups) INT(kept) INT(best) INT(normalize)
+       FLOAT(scale))
 
 /* y[n u, d] = x[rows, :] of x[t, d]; rows outside of [0, t) give zeros */
 KERNEL(expert_rows, a->n * a->u, 1, a->d * 4,

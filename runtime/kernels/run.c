@@ -21,7 +21,7 @@
 
 #define OUT(type, name) " out:" #type ":" #name
 #define IN(type, name) " in:" #type ":" #name
-#define INT(name) " int:" #name
+#define INT(name) " " #name
 #define FLOAT(name) " float:" #name
 #define KERNEL(name, units, grain, cost, fields) #name fields "\n"
 HB_EXPORT const char* hb_kernel_list(void) {

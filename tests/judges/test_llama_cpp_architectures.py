@@ -23,15 +23,19 @@ UNIT_BOUND = 1e-4  # keys are scaled to length one, which llama.cpp does with an
 GELU_BOUND = 1e-2  # llama.cpp looks GELU up in a table of F16
 
 # llama.cpp has windows for Gemma 3 only; for others, texts are no longer than the window.
-LENGTHS = {"mistral": 7, "ministral": 7, "qwen2-window": 9, "phi3": 11, "starcoder2": 11}
+LENGTHS = {
+    "mistral": 7, "ministral": 7, "qwen2-window": 9, "dots1": 9, "phi3": 11, "starcoder2": 11,
+}  # fmt: skip
 # It always scales products of Gemma 3's queries and keys by 1 / sqrt(head_dim), knows one number of
 # Gemma 3n's streams, inputs and sparse layers, has windows of EXAONE 4 only in 64 layers, rounds
 # the range of gpt-oss's frequencies, has one epsilon of Falcon Mamba's, takes 0 for Qwen 2 VL's,
 # takes MiniCPM 3's long factors for its own context, opens DeepSeek 2 without a vector of queries
-# only in some numbers of layers, and does not know the last six architectures.
+# only in some numbers of layers, takes the two best scores of its groups of experts, has one
+# epsilon of GLM 4.7 Flash's, and does not know the last six architectures.
 OTHERS = {
     "gemma3-scale", "gemma3n-shared", "exaone4", "gpt_oss", "falcon_mamba", "qwen2_vl", "minicpm3",
-    "deepseek_v2", "gptj", "codegen", "gpt_neo", "opt", "nanochat", "bitnet",
+    "deepseek_v2", "deepseek_v2-groups", "glm4_moe_lite", "gptj", "codegen", "gpt_neo", "opt",
+    "nanochat", "bitnet",
 }  # fmt: skip
 QUANTIZED = [
     "qwen2", "qwen3", "gemma3", "phi3-long", "gpt2", "gemma2", "bloom", "falcon-groups", "mixtral",

@@ -322,6 +322,7 @@ def test_names_follow_from_metadata(tmp_path: Path) -> None:
         "jamba",
     )
     latent = ("deepseek", "youtu", "minicpm3")
-    others = ("ernie4_5_moe", "gemma3n", "gemma4", "mllama")
-    known = {n for n in models.CONFIGS if n.startswith((*states, *latent, *others))}
+    experts = ("ernie4_5_moe", "dots1", "glm4_moe", "solar_open")
+    others = ("gemma3n", "gemma4", "mllama")
+    known = {n for n in models.CONFIGS if n.startswith((*states, *latent, *experts, *others))}
     assert refused == known | {"bitnet"}

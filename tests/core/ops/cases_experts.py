@@ -87,6 +87,18 @@ def _routes() -> Iterator[Case]:
         operands = {"p": p, "scores": scores.astype(np.float32)}
         attributes = {"u": u, "normalize": True, "scale": 1.0}
         yield Case(f"ties-{u}", ops.route_experts, operands, attributes)
+    for e, groups, kept, best in ((8, 4, 2, 2), (8, 8, 3, 1), (64, 8, 4, 2), (6, 2, 2, 1)):
+        attributes = {"u": 3, "normalize": True, "scale": 2.5, "groups": groups, "kept": kept}
+        p = ops.softmax(activations(5, e))
+        operands = {"p": p, "scores": p + activations(6, e)[1:]}
+        each = attributes | {"best": best}
+        yield Case(f"{e} in {groups}, {kept}, {best}", ops.route_experts, operands, each)
+        operands = {"p": p, "scores": np.round(operands["scores"])}
+        yield Case(f"ties of {e} in {groups}, {kept}", ops.route_experts, operands, each)
+    for best in (1, 2):
+        operands = {"p": np.ones((3, 6), np.float32), "scores": scores.astype(np.float32)}
+        each = {"u": 2, "normalize": False, "scale": 1.0, "groups": 3, "kept": 1, "best": best}
+        yield Case(f"groups with NaN, {best}", ops.route_experts, operands, each)
     zeros = {"p": np.zeros((2, 4), np.float32)}
     yield Case("zeros", ops.route_experts, zeros, {"u": 2, "normalize": True, "scale": 1.0})
 

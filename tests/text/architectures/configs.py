@@ -75,6 +75,17 @@ _LATENT = {
     "v_head_dim": 16,
     "rms_norm_eps": 1e-6,
 }
+_GROUPED = {  # experts of DeepSeek V3 and its kin
+    "n_group": 4,
+    "topk_group": 2,
+    "first_k_dense_replace": 1,
+    "n_routed_experts": 8,
+    "n_shared_experts": 2,
+    "num_experts_per_tok": 3,
+    "moe_intermediate_size": 32,
+    "norm_topk_prob": True,
+    "routed_scaling_factor": 1.5,
+}
 _NEMOTRON_H = {
     "mamba_num_heads": 4,
     "mamba_head_dim": 16,
@@ -631,6 +642,51 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "num_experts_per_tok": 2,
         "moe_intermediate_size": 32,
     },
+    "deepseek_v2-groups": {
+        "model_type": "deepseek_v2",
+        "num_hidden_layers": 2,
+        "num_key_value_heads": 4,
+        **_LATENT,
+        **_GROUPED,
+        "norm_topk_prob": False,
+        "topk_method": "group_limited_greedy",
+    },
+    "deepseek_v3-groups": {
+        "model_type": "deepseek_v3",
+        "num_key_value_heads": 4,
+        **_LATENT,
+        **_GROUPED,
+    },
+    "glm4_moe_lite": {
+        "model_type": "glm4_moe_lite",
+        "num_key_value_heads": 4,
+        **_LATENT,
+        **_GROUPED,
+        "n_group": 1,
+        "topk_group": 1,
+        "rms_norm_eps": 1e-5,
+        "mlp_layer_types": ["dense", "dense", "sparse"],
+    },
+    "glm4_moe": {
+        "model_type": "glm4_moe",
+        "head_dim": 16,
+        "attention_bias": True,
+        "use_qk_norm": True,
+        **_GROUPED,
+    },
+    "solar_open": {
+        "model_type": "solar_open",
+        "num_hidden_layers": 2,
+        "head_dim": 16,
+        **_GROUPED,
+    },
+    "dots1": {
+        "model_type": "dots1",
+        "num_key_value_heads": 4,
+        "sliding_window": 9,
+        "max_window_layers": 2,
+        **_GROUPED,
+    },
     "youtu": {
         "model_type": "youtu",
         "num_hidden_layers": 2,
@@ -668,6 +724,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "n_groups": 1,
         **_NEMOTRON_H,
         **_ROUTED,
+        "n_group": 2,
+        "topk_group": 1,
     },
     "nemotron_h-latent": {
         "model_type": "nemotron_h",

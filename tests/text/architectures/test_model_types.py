@@ -29,12 +29,15 @@ MORE = [
     "bitnet",
     "deepseek_v2",
     "deepseek_v3",
+    "dots1",
     "ernie4_5_moe",
     "exaone",
     "falcon_mamba",
     "gemma3n_text",
     "gemma4_text",
     "gemma4_unified_text",
+    "glm4_moe",
+    "glm4_moe_lite",
     "granitemoeshared",
     "internlm3",
     "jamba",
@@ -47,6 +50,7 @@ MORE = [
     "qwen3_5_text",
     "qwen3_vl_moe_text",
     "qwen3_vl_text",
+    "solar_open",
     "youtu",
 ]  # beyond the sixty; fmt: skip
 ENCODERS = [
@@ -188,6 +192,7 @@ def test_pattern_of_layers() -> None:
     assert str(naming(config | pattern, types).metadata) == str(naming(config, types).metadata)
 
 
+QWEN3_VL_MOE = models.config("qwen3_vl_moe")["text_config"]
 REFUSED = [
     ("smollm3", {"no_rope_layers": [1, 0, 1, 0]}, "'no_rope_layers': expected [1, 1, 1, 0]"),
     ("smollm3", {"use_sliding_window": True}, "'use_sliding_window': expected False"),
@@ -243,8 +248,13 @@ REFUSED = [
     ("nemotron_h", {"layers_block_type": [], "hybrid_override_pattern": "MX"}, "'linear_attention"),
     ("nemotron_h", {"layers_block_type": ["mlp", "moe"]}, "expected 'mlp' or 'moe', found both"),
     ("nemotron_h", {"mlp_hidden_act": "silu"}, "'mlp_hidden_act': expected 'relu2', found 'silu'"),
-    ("nemotron_h-experts", {"n_group": 2}, "'n_group': expected 1, found 2"),
-    ("deepseek_v3", {"n_group": 8}, "'n_group': expected 1 or None, found 8"),
+    ("nemotron_h-experts", {"n_group": 65}, "'n_group': expected 1 to 64, found 65"),
+    ("deepseek_v3", {"topk_group": 2}, "'topk_group': expected 1 to 1, found 2"),
+    ("deepseek_v3", {"topk_method": "greedy"}, "'topk_method': expected 'noaux_tc' or None, fo"),
+    ("deepseek_v2", {"scoring_func": "sigmoid"}, "'scoring_func': expected 'softmax' or None"),
+    ("glm4_moe_lite", {"mlp_layer_types": ["sparse", "dense"]}, "expected 3 of 'dense', then 's"),
+    ("qwen3_vl_moe", {"text_config": QWEN3_VL_MOE | {"moe_intermediate_size": 16}}, "found 16: of"),
+    ("qwen3_vl_moe", {"text_config": QWEN3_VL_MOE | {"moe_intermediate_size": 32}}, "found 32: of"),
     ("deepseek_v3", {"rope_interleave": False}, "'rope_interleave': expected True or None, found"),
     ("deepseek_v3", {"first_k_dense_replace": 4}, "_replace': expected 1 to 3, found 4"),
     ("deepseek_v2", {"norm_topk_prob": True}, "'norm_topk_prob': expected False or None, found"),

@@ -130,8 +130,9 @@ def _parse(text: str) -> tuple[tuple[str, Kernel], ...]:
         name, *fields = line.split()
         parsed = []
         for item in fields:
-            kind, *dtype, field = item.split(":")
-            parsed.append(Field(kind, dtype[0] if dtype else kind, field))
+            *kinds, field = item.split(":")
+            kinds = kinds or ["int"]
+            parsed.append(Field(kinds[0], kinds[-1], field))
         kernels.append((name, Kernel(index, name, tuple(parsed))))
     return tuple(kernels)
 

@@ -30,24 +30,36 @@ _LEAST = np.float32(1e-20)  # added to a sum that weights are divided by
     "TopK",
     "p:f32[n,e] scores?:f32[n,e] -> "
     "weights:f32[n,u] places:i32[n,u] rows:i32[n,u] experts:i32[n,u] ends:i32[e]",
-    demands={"1 <= u <= e": lambda d: 1 <= d["u"] <= d["e"]},
+    demands={
+        "whole groups of e, at most 64": lambda d: (
+            1 <= d["groups"] <= 64 and d["e"] % d["groups"] == 0
+        ),
+        "1 <= kept <= groups": lambda d: 1 <= d["kept"] <= d["groups"],
+        "1 <= u <= e kept / groups": lambda d: 1 <= d["u"] <= d["e"] // d["groups"] * d["kept"],
+        "best of 1 or 2, at most e / groups": lambda d: (
+            1 <= d["best"] <= min(2, d["e"] // d["groups"])
+        ),
+    },
 )
 def route_experts(
-    p: F32, scores: F32 | None = None, *, u: int, normalize: bool, scale: float
-) -> tuple[F32, I32, I32, I32, I32]:
+    p: F32, scores: F32 | None = None, *, u: int, normalize: bool, scale: float, groups: int = 1,
+    kept: int = 1, best: int = 1,
+) -> tuple[F32, I32, I32, I32, I32]:  # fmt: skip
     """The `u` experts with the largest scores of each row, and the order of rows by expert.
 
     Scores are `p` if there are none; of equal ones the first counts, and NaN as -infinity.
-    `weights` are p of these experts, the largest score first; with `normalize` divided by their
-    sum + 1e-20; times `scale`. `places` are the places of a row's experts in the order by expert
-    and row, `rows` the row of each place, `experts` its expert, and `ends` where the places of each
-    expert end.
+    Experts are in `groups` of neighbours, of which only those run whose `best` largest scores have
+    the `kept` largest sums. `weights` are p of the experts that run, the largest score first; with
+    `normalize` divided by their sum + 1e-20; times `scale`. `places` are the places of a row's
+    experts in the order by expert and row, `rows` the row of each place, `experts` its expert, and
+    `ends` where the places of each expert end.
 
-    Source: ONNX TopK; transformers' router of Mixtral.
+    Source: ONNX TopK; transformers' routers of Mixtral and DeepSeek V3.
     """
     chosen = p if scores is None else scores
     chosen = np.where(np.isnan(chosen), -np.inf, chosen)
-    ids = np.argsort(-chosen, axis=1, kind="stable")[:, :u]
+    left_out = _left_out(chosen, groups, kept, best)
+    ids = np.lexsort((-chosen, left_out), axis=1)[:, :u]  # a stable sort
     weights = np.take_along_axis(p, ids, axis=1)
     if normalize:
         weights = weights / (np.cumsum(weights, axis=1)[:, -1:] + _LEAST)
@@ -60,6 +72,17 @@ def route_experts(
         weights * np.float32(scale), places.reshape(shape), order.reshape(shape) // u,
         experts.reshape(shape), ends,
     )  # fmt: skip
+
+
+def _left_out(scores: F32, groups: int, kept: int, best: int) -> npt.NDArray[np.bool_]:
+    """Which experts are in groups that are not kept."""
+    n, e = scores.shape
+    with np.errstate(invalid="ignore"):
+        sums = -np.sort(-scores.reshape(n, groups, -1), axis=2)[:, :, :best].sum(axis=2)
+    order = np.argsort(-np.where(np.isnan(sums), -np.inf, sums), axis=1, kind="stable")
+    out = np.ones((n, groups), np.bool_)
+    np.put_along_axis(out, order[:, :kept], False, axis=1)
+    return np.repeat(out, e // groups, axis=1)
 
 
 @operator("Gather", "x:f32[t,d] rows:i32[n,u] -> y:f32[n,u*d]")

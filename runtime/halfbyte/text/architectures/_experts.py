@@ -5,7 +5,7 @@ As in llama.cpp, a layer's experts are stacked, as in ``ffn_up_exps`` [experts, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from halfbyte.formats.huggingface.names import Translation
 
 MAX_EXPERTS = 1 << 10
+_MAX_GROUPS = 64
 _MAX_HIDDEN = 1 << 22
 _SCORES = "exp_probs_b.bias"
 _FACTORS = "ffn_down_exps.scale"
-_SOFTMAX, SIGMOID, _CHOSEN = 1, 2, 3  # llama.cpp's `expert_gating_func`
+SOFTMAX, SIGMOID, _CHOSEN = 1, 2, 3  # llama.cpp's `expert_gating_func`
 
 # Parts of a layer's names in config.json's folders -> GGUF's. Each expert has its own matrices, or
 # they are stacked, gate and up together.
@@ -71,6 +72,8 @@ class Experts:
         The first layers without experts.
     layers : tuple of bool
         Which layers have experts, if not all but these.
+    groups, kept : int
+        Equal parts of the experts, and those of them whose experts may run.
     """
 
     count: int
@@ -82,6 +85,13 @@ class Experts:
     scale: float = 1.0
     dense: int = 0
     layers: tuple[bool, ...] = ()
+    groups: int = 1
+    kept: int = 1
+
+    @property
+    def best(self) -> int:
+        """Scores of a group that are added: DeepSeek V2 takes the largest, V3 the two largest."""
+        return 2 if self.sigmoid and self.groups > 1 else 1
 
     def in_layer(self, number: int) -> bool:
         """Whether a layer has experts."""
@@ -89,7 +99,7 @@ class Experts:
 
 
 def read(
-    keys: Keys, *, normalize: bool = True, optional: bool = False, gating: int = _SOFTMAX,
+    keys: Keys, *, normalize: bool = True, optional: bool = False, gating: int = SOFTMAX,
     hidden: int = 0,
 ) -> Experts | None:  # fmt: skip
     """Hyperparameters from metadata; `normalize` and `gating` are the architecture's defaults.
@@ -100,10 +110,9 @@ def read(
     count = keys.size("expert_count", MAX_EXPERTS, 0, low=0 if optional else 1)
     if not count:
         return None
-    keys.size("expert_group_count", 1, 1, low=0)  # experts are not chosen in groups
     usual = hidden or keys.size("feed_forward_length", _MAX_HIDDEN, 1)
     gating = keys.size("expert_gating_func", _CHOSEN, gating)
-    return Experts(
+    experts = Experts(
         count=count,
         used=keys.size("expert_used_count", count),
         hidden=keys.size("expert_feed_forward_length", _MAX_HIDDEN, usual),
@@ -113,6 +122,22 @@ def read(
         scale=keys.optional("expert_weights_scale") or 1.0,
         dense=keys.size("leading_dense_block_count", 1 << 10, 0, low=0),
     )
+    return _in_groups(keys, experts)
+
+
+def _in_groups(keys: Keys, experts: Experts) -> Experts:
+    """With the groups of which some are chosen before experts, if there are any."""
+    groups = keys.size("expert_group_count", _MAX_GROUPS, 1, low=0) or 1
+    kept = keys.size("expert_group_used_count", groups, None if groups > 1 else 1, low=0) or 1
+    experts = replace(experts, groups=groups, kept=kept)
+    each = experts.count // groups
+    if experts.count % groups or each < experts.best or each * kept < experts.used:
+        raise keys.error(
+            "expert_group_count",
+            f"{experts.count} experts, of which {experts.used} run, do not fit {kept} of {groups} "
+            "groups",
+        )
+    return experts
 
 
 def translate(
@@ -137,6 +162,15 @@ def translate(
         "ffn_gate_up_exps": (experts, 2 * width, dim),
         "ffn_down_exps": (experts, dim, width),
     }
+
+
+def translate_groups(config: Translation, groups: int = 1, kept: int = 1) -> None:
+    """Set the groups of experts, by default these, of which some are chosen before experts."""
+    groups = config.keys.integer("n_group", groups, maximum=_MAX_GROUPS)
+    kept = config.keys.integer("topk_group", kept, maximum=groups)
+    if groups > 1:
+        config.metadata["expert_group_count"] = np.uint32(groups)
+        config.metadata["expert_group_used_count"] = np.uint32(kept)
 
 
 def translate_dense(config: Translation, layers: int) -> None:
@@ -182,8 +216,9 @@ def mixture(
         bias = model.tensor(name + _SCORES, e.count).decode()
         scores = ops.add(p, model.row(name + _SCORES, bias))
     weights, places, rows, ids, ends = ops.route_experts(
-        p, scores, u=e.used, normalize=e.normalize, scale=e.scale
-    )
+        p, scores, u=e.used, normalize=e.normalize, scale=e.scale, groups=e.groups, kept=e.kept,
+        best=e.best,
+    )  # fmt: skip
     x = ops.expert_rows(x, rows)
     if model.has(name + _FACTORS):
         factors = model.tensor(name + _FACTORS, e.count).decode()[:, None]

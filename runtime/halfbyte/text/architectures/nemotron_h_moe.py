@@ -36,11 +36,10 @@ _NAMES = {
 def translate(config: Translation) -> None:
     """Translate a config.json into GGUF's terms."""
     keys = config.keys
-    for key in ("n_group", "topk_group"):
-        keys.expect(key, 1)
     config.keys = keys.replaced(intermediate_size=keys.integer("moe_intermediate_size", 7688))
     nemotron_h.translate_parts(config, "nemotron_h_moe")
     _experts.translate(config, count="n_routed_experts", hidden="moe_intermediate_size")
+    _experts.translate_groups(config)
     values, dim = config.metadata, config.size("embedding_length")
     values["expert_shared_count"] = np.uint32(keys.integer("n_shared_experts", 1))
     values["expert_weights_norm"] = keys.boolean("norm_topk_prob", True)
