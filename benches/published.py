@@ -26,9 +26,9 @@ from benches.figures import add_json_option, digits, markdown, pytest_json, writ
 from benches.popular.configs import CONFIGS
 from tools.make_model import Shape, empty_model
 
-from halfbyte.device.fit import DRAWS, Spread
 from halfbyte.device.profile import Cluster, Profile, load_profile
 from halfbyte.device.quantity import Draws, Quantity, Steps
+from halfbyte.device.room import DRAWS, Spread
 from halfbyte.device.smaller import in_type
 from halfbyte.device.speed import Processor, Speed, fast_cores
 from halfbyte.formats.model_file import ModelFile

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from halfbyte.device.emulate import Emulation, Work
-from halfbyte.device.fit import Fitter, Spread
+from halfbyte.device.fit import Fitter
 from halfbyte.device.profile import Profile, load_profile, profile_names
 from halfbyte.device.quantity import Draws
+from halfbyte.device.room import Spread
 from halfbyte.device.speed import Processor, Tokens, fast_cores
 from halfbyte.device.tab import in_tab
 from halfbyte.errors import HalfbyteError, MemoryBudgetError

@@ -11,9 +11,10 @@ import pytest
 from tests.support.shapes import zeros
 
 from halfbyte.cli import main
-from halfbyte.device.fit import Fit, Fitter, Need
+from halfbyte.device.fit import Fitter, Need
 from halfbyte.device.profile import Profile, load_profile
 from halfbyte.device.quantity import Quantity
+from halfbyte.device.room import Fit
 from halfbyte.device.smaller import smaller_types
 from halfbyte.errors import HalfbyteError
 from halfbyte.text import footprint

@@ -19,10 +19,10 @@ from tools.onnx_models.builder import FLOAT
 from halfbyte.cli import main
 from halfbyte.core.buffer import Kind
 from halfbyte.device.cost import work_of
-from halfbyte.device.fit import Fit
 from halfbyte.device.graphs import GraphFitter, GraphNeed, GraphPlanner, Runs
 from halfbyte.device.profile import load_profile, profile_names
 from halfbyte.device.quantity import Draws
+from halfbyte.device.room import Fit
 from halfbyte.device.smaller import fp16_memory, smaller_graphs
 from halfbyte.device.speed import Processor, fast_cores
 from halfbyte.errors import HalfbyteError

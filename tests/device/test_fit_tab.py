@@ -15,11 +15,12 @@ from tests.support.shapes import zeros
 from halfbyte.cli import main
 from halfbyte.cli.fit import _verdict
 from halfbyte.core.ops.operator import OPERATORS
-from halfbyte.device.fit import Fit, Fitter, Need
+from halfbyte.device.fit import Fitter, Need
 from halfbyte.device.graphs import GraphFitter, GraphNeed
 from halfbyte.device.kernels import ROWS, usual_kernels
 from halfbyte.device.profile import Profile, load_profile
 from halfbyte.device.quantity import Quantity
+from halfbyte.device.room import Fit
 from halfbyte.device.schema import read_file
 from halfbyte.device.tab import WIDE_BYTES, Tab, in_tab, usual_tab
 from halfbyte.device.toml_writer import to_toml
@@ -101,7 +102,7 @@ def test_a_graph_larger_than_an_array_fits_no_tab(
     size = graph(tmp_path, 64_000, sizes).asked.memory[FILE]
     assert graph(tmp_path, 64_000, sizes).fits
     assert graph(tmp_path, 64_000, sizes).limit_mb.value == HEAP_BYTES / 1e6
-    monkeypatch.setattr("halfbyte.device.fit.ARRAY_BYTES", size - 1)
+    monkeypatch.setattr("halfbyte.device.room.ARRAY_BYTES", size - 1)
     result = graph(tmp_path, 64_000, sizes)
     assert (result.fits, result.asked.sure) == (False, True)
     assert result.would

@@ -16,10 +16,10 @@ from halfbyte.cli import main
 from halfbyte.device import fleet as fleets
 from halfbyte.device.candidates import Candidate, Choices, candidates
 from halfbyte.device.comparison import Conditions
-from halfbyte.device.fit import Room
 from halfbyte.device.fleet import Exposure, Fleet, load_fleet, on_fleet, simulated
 from halfbyte.device.profile import Profile
 from halfbyte.device.quantity import Draws, Quantity
+from halfbyte.device.room import Room
 from halfbyte.device.summary import quantities
 from halfbyte.errors import ProfileError
 

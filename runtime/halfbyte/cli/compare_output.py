@@ -15,9 +15,9 @@ from typing import Any
 from halfbyte.cli.common import has_colours
 from halfbyte.columns import table
 from halfbyte.device.comparison import Conditions, Result, plain
-from halfbyte.device.fit import Spread
 from halfbyte.device.fleet import FleetResult, Group, Percentiles
 from halfbyte.device.profile import Profile
+from halfbyte.device.room import Spread
 from halfbyte.errors import printable
 
 NO_BATTERY = "no battery"

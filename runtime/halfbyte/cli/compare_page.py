@@ -23,8 +23,8 @@ from halfbyte.cli.compare_output import (
 from halfbyte.cli.compare_pictures import histogram, sparkline
 from halfbyte.cli.replacing import PAGE_MARK
 from halfbyte.device.comparison import Result
-from halfbyte.device.fit import Spread
 from halfbyte.device.fleet import FleetResult
+from halfbyte.device.room import Spread
 from halfbyte.errors import printable
 
 _CSS = Path(__file__).with_name("compare.css")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from math import isfinite
 
-from halfbyte.device.fit import Spread
+from halfbyte.device.room import Spread
 
 _WIDE, _HIGH = 300.0, 54.0
 _MARGIN = 2.0

@@ -19,9 +19,10 @@ from halfbyte.text.outline import KIND, open_plannable
 from halfbyte.text.planning import LEVELS, WEIGHTS
 
 if TYPE_CHECKING:
-    from halfbyte.device.fit import Fit, Need, Spread, Verdict
+    from halfbyte.device.fit import Need
     from halfbyte.device.graphs import GraphNeed
     from halfbyte.device.profile import Profile
+    from halfbyte.device.room import Fit, Spread, Verdict
     from halfbyte.formats.model_file import ModelFile
 
     N = TypeVar("N", bound=Verdict)

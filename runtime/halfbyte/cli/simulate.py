@@ -15,8 +15,8 @@ from halfbyte.cli.replacing import add_force, is_own_plot, may_replace
 from halfbyte.cli.run_graph import add_sizes, refuse_graph_options, refuse_text_options
 from halfbyte.cli.simulate_report import Subject, as_json, as_text
 from halfbyte.device import plot
-from halfbyte.device.fit import Room, Verdict
 from halfbyte.device.profile import Profile, load_profile
+from halfbyte.device.room import Room, Verdict
 from halfbyte.device.simulate import GOVERNORS, MAX_DRAWS, MAX_MINUTES, simulate
 from halfbyte.device.speed import Tokens
 from halfbyte.device.workload import load_workload

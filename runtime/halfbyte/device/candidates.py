@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Protocol
 
 from halfbyte.device.cost import F64
-from halfbyte.device.fit import Room, Verdict
 from halfbyte.device.graphs import GraphPlan, GraphPlanner, Runs
+from halfbyte.device.room import Room, Verdict
 from halfbyte.device.smaller import BITS, file_bytes, graph_in_bits, in_type
 from halfbyte.device.speed import PROMPT, Flags, Speed, Task, Tokens
 from halfbyte.errors import HalfbyteError, nearest, printable

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from halfbyte.device.candidates import Candidate
-from halfbyte.device.fit import Room, Spread, Verdict
 from halfbyte.device.profile import Profile
 from halfbyte.device.quantity import Quantity
 from halfbyte.device.recording import Simulation
+from halfbyte.device.room import Room, Spread, Verdict
 from halfbyte.device.simulate import simulate
 from halfbyte.device.summary import Band, band, quantities
 from halfbyte.device.workload import CONTINUOUS

@@ -18,10 +18,10 @@ from halfbyte.device import schema
 from halfbyte.device.candidates import Candidate
 from halfbyte.device.comparison import Conditions
 from halfbyte.device.cost import F64
-from halfbyte.device.fit import Room
 from halfbyte.device.profile import Profile, load_profile
 from halfbyte.device.quantity import Draws, Quantity
 from halfbyte.device.recording import Simulation
+from halfbyte.device.room import Room
 from halfbyte.device.schema import Text, Where, number
 from halfbyte.device.simulate import AIR_C, simulate
 from halfbyte.device.stepping import Batteries

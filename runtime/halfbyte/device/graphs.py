@@ -20,9 +20,9 @@ from halfbyte.core.instruction import Instruction
 from halfbyte.core.ops.operator import host_instruction
 from halfbyte.core.program import Program
 from halfbyte.device.cost import Cost, held_by_host, multiplied_bytes
-from halfbyte.device.fit import Fit, Room, Spread, Verdict, largest
 from halfbyte.device.profile import Profile
 from halfbyte.device.quantity import Draws
+from halfbyte.device.room import Fit, Room, Spread, Verdict, largest
 from halfbyte.device.smaller import file_bytes, fp16_memory, smaller_graphs
 from halfbyte.device.speed import Pass
 from halfbyte.errors import HalfbyteError
@@ -197,7 +197,7 @@ class GraphNeed(Verdict):
 class GraphFitter:
     """Tries input sizes of one graph on one device.
 
-    For the parameters, see :class:`~halfbyte.device.fit.Room`.
+    For the parameters, see :class:`~halfbyte.device.room.Room`.
     """
 
     def __init__(
