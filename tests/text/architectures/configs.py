@@ -209,6 +209,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "sliding_window": 7,
         "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
     },
+    "cwm": {"model_type": "cwm", "head_dim": 16, "sliding_window": 7},
+    "iquestcoder": {"model_type": "iquestcoder", "num_hidden_layers": 2, "head_dim": 12},
     "ministral3": {"model_type": "ministral3", "head_dim": 12, "rope_parameters": _MINISTRAL},
     "helium": {"model_type": "helium", "head_dim": 8},
     "olmo": {"model_type": "olmo", "clip_qkv": 1.5},

@@ -27,6 +27,7 @@ OPEN = [
 
 MORE = [
     "bitnet",
+    "cwm",
     "deepseek_v2",
     "deepseek_v3",
     "dots1",
@@ -40,6 +41,7 @@ MORE = [
     "glm4_moe_lite",
     "granitemoeshared",
     "internlm3",
+    "iquestcoder",
     "jamba",
     "minicpm3",
     "mllama_text_model",
@@ -194,6 +196,8 @@ def test_pattern_of_layers() -> None:
 
 QWEN3_VL_MOE = models.config("qwen3_vl_moe")["text_config"]
 REFUSED = [
+    ("iquestcoder", {"clip_qkv": 8.0}, "'clip_qkv': expected None, found 8.0"),
+    ("iquestcoder", {"use_sliding_window": True}, "'use_sliding_window': expected False or None"),
     ("smollm3", {"no_rope_layers": [1, 0, 1, 0]}, "'no_rope_layers': expected [1, 1, 1, 0]"),
     ("smollm3", {"use_sliding_window": True}, "'use_sliding_window': expected False"),
     ("arcee", {"hidden_act": "silu"}, "'hidden_act': expected 'relu2', found 'silu'"),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TABLES = _block.TABLES
 EQUALIZED = CHANNELS
-MODEL_TYPES = ("llama", "helium", "internlm3", "mixtral", "mllama_text_model")
+MODEL_TYPES = ("llama", "helium", "internlm3", "iquestcoder", "mixtral", "mllama_text_model")
 BLOCK = Block(interleaved=True)
 build = partial(_block.build, BLOCK)
 NAMES = {
@@ -54,6 +54,10 @@ def translate(config: Translation) -> None:
     config.keys.expect("partial_rotary_factor", 1.0, None)
     if config.kind == "mllama_text_model":
         _leave_out_images(config)
+    if config.kind == "iquestcoder":
+        config.keys.expect("clip_qkv", None)
+        config.keys.expect("use_sliding_window", False, None)
+        config.keys = config.keys.otherwise(head_dim=128, rms_norm_eps=1e-5)
     config.decoder("llama")
     config.rope()
     if config.kind != "helium":  # whose pairs are neighbours
