@@ -7,6 +7,7 @@ is missing and a peer that fails.
 from __future__ import annotations
 
 import json
+import os
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -77,9 +78,19 @@ class Race:
 
 
 def run(page: Page) -> list[str]:
-    """Start, let the five minutes pass in steps of a minute; returns what the status said."""
+    """Start, let the five minutes pass in steps of a minute; returns what the status said.
+
+    `live` on the page are the engines of whom a speed was shown before their first turn had ended.
+    """
     page.evaluate("""() => {
-      globalThis.spoken = [];
+      Object.assign(globalThis, { spoken: [], live: new Set() });
+      new MutationObserver(() => {
+        for (const lane of document.querySelectorAll("#write .lane")) {
+          const grown = parseFloat(lane.querySelector(".bar").style.width) > 0;
+          const counted = lane.querySelector(".note").textContent.includes("turn");
+          if (grown && !counted) live.add(lane.dataset.engine);
+        }
+      }).observe(document.getElementById("write"), { subtree: true, attributes: true });
       const status = document.getElementById("status");
       const watch = new MutationObserver(() => spoken.push(status.textContent));
       watch.observe(status, { childList: true, characterData: true, subtree: true });
@@ -89,7 +100,7 @@ def run(page: Page) -> list[str]:
     other = page.locator("#device option:not(:checked)").first.get_attribute("value")
     page.select_option("#device", other)
     for _ in range(5):
-        expect(page.locator("#progress")).to_be_visible()
+        expect(page.locator("#progress")).to_be_visible(timeout=READY)
         page.wait_for_timeout(300)
         page.clock.run_for(60_000)
     expect(page.locator("#status")).to_contain_text("Done", timeout=READY)
@@ -129,6 +140,7 @@ def test_all_write_the_same(race: Race) -> None:
         note = race.user.page.locator(f"#write [data-engine={name}] .note").inner_text()
         assert "in 5 turns" in note
         assert "another text" not in note
+        assert name in race.user.page.evaluate("[...live]")  # its bar grew while it wrote
     assert lanes["halfbyte"]["threads"] == lanes["wllama-2"]["threads"] == race.figures["threads"]
     fast = max(("halfbyte", "wllama-2"), key=lambda name: float(lanes[name]["median"]))
     assert race.user.get("write-verdict").startswith(fast.partition("-")[0])
@@ -182,12 +194,26 @@ def test_the_status_names_each_part(race: Race) -> None:
     assert race.spoken[-1] == "Done."
 
 
+SPREAD = """() => {
+  const lane = document.querySelector("[data-engine=halfbyte]");
+  const box = (name) => lane.querySelector(name).getBoundingClientRect();
+  const rtl = document.documentElement.dir === "rtl";
+  const [track, spread] = [box(".track"), box(".spread")];
+  const from = rtl ? track.right - spread.right : spread.left - track.left;
+  const share = parseFloat(lane.querySelector(".spread").style.insetInlineStart) / 100;
+  return from - track.width * share;
+}"""
+
+
 def test_anyone_can_use_it(race: Race) -> None:
     page = race.user.page
     page.click("summary")
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 780})
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for direction in ("rtl", "ltr"):  # a line from the slowest turn on, whichever side bars are at
+        page.evaluate("d => { document.documentElement.dir = d; }", direction)
+        assert page.evaluate(SPREAD) == pytest.approx(0, abs=1)
     page.set_viewport_size({"width": 360, "height": 780})
     small = page.evaluate("""() => [...document.querySelectorAll("button, select, .home a")]
       .filter((e) => e.checkVisibility() && e.getBoundingClientRect().height < 44)
@@ -203,20 +229,30 @@ def test_anyone_can_use_it(race: Race) -> None:
         assert violations == []
 
 
+SEEN = """(hidden) => {
+  Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
+
 def test_a_race_that_is_stopped(race: Race) -> None:
-    """In a tab that was in the background, which the result says; what was measured is shared."""
+    """In a tab that was in the background, which the result says; what was measured is shared.
+
+    The browser lets the screen go off then; it stays on again afterwards.
+    """
     page = race.user.page
     page.reload()
     page.click("#go", timeout=READY)
     expect(page.locator("#status")).to_have_text("Five minutes of heat", timeout=LONG)
-    page.evaluate("""() => {
-      Object.defineProperty(document, "hidden", { value: true, configurable: true });
-      document.dispatchEvent(new Event("visibilitychange"));
-    }""")
+    for hidden in (True, False):
+        page.evaluate(SEEN, hidden)
     page.click("#stop")
     expect(page.locator("#status")).to_contain_text("Stopped. The tab was in the", timeout=READY)
     expect(page.locator("#share")).to_be_visible()
     assert race.user.get("hot-verdict").endswith("in the first minute; stopped before the last.")
+    assert page.evaluate("locks") == ["screen", "screen", "released"]
+    page.evaluate(SEEN, False)
+    assert page.evaluate("locks").count("screen") == 2  # nothing runs any more
 
 
 PURE = """
@@ -294,6 +330,8 @@ def test_on_any_host(browser: Browser, exported: str) -> None:
     assert [row.split()[0] for row in rows] == [
         "halfbyte", "wllama", "wllama", "onnxruntime-web", "transformers.js",
     ]  # fmt: skip
+    cells = user.page.locator("#lent tbody tr:nth-child(1) td").all_inner_texts()
+    assert cells == [str(max(1, min(4, (os.cpu_count() or 1) // 2))), "yes", "yes", "cannot"]
     user.page.keyboard.press("Tab")
     user.page.keyboard.press("Tab")
     assert user.page.evaluate("document.activeElement.id") == "go"

@@ -28,9 +28,11 @@ export function drawChart(context, { x, y, width, height, size }, data, colours)
       context.fillText(short(share * top), left - size * 0.6, up(share * top));
     }
     context.textBaseline = "alphabetic";
+    const last = `${MINUTES} min`, free = x + width - context.measureText(last).width - size;
     for (let minute = 0; minute <= MINUTES; minute++) {
+      if (minute < MINUTES && at(60 * minute) > free) continue;  // no "4 5 min" in a narrow chart
       context.textAlign = minute === MINUTES ? "right" : "center";
-      context.fillText(minute === MINUTES ? `${minute} min` : String(minute), at(60 * minute), bottom + size * 1.5);
+      context.fillText(minute === MINUTES ? last : String(minute), at(60 * minute), bottom + size * 1.5);
     }
     context.textAlign = "left";
     context.fillText("tokens/s", left, y + size);

@@ -57,6 +57,7 @@ export async function hot({ engine, speed, task, say, progress, stopped, model }
   }
 
   function draw() {
+    $("chart").hidden = false;
     const canvas = $("chart"), scale = Math.min(3, devicePixelRatio || 1);
     const { width, height } = canvas.getBoundingClientRect();
     Object.assign(canvas, { width: width * scale, height: height * scale });
@@ -74,7 +75,7 @@ export async function hot({ engine, speed, task, say, progress, stopped, model }
     const percent = (a, b) => `${Math.round(100 * b / a)} %`;
     const words = last === undefined
       ? (first === undefined ? "" : `${figure(first)} tokens/s in the first minute; stopped before the last.`)
-      : `${percent(first, last)} of the first minute's speed is left after five; predicted for ${predicted.title}: ${percent(before, after)}.`;
+      : `The fifth minute's speed is ${percent(first, last)} of the first's; predicted for ${predicted.title}: ${percent(before, after)}.`;
     $("hot-verdict").textContent = words;
     $("chart").setAttribute("aria-label", `Tokens per second over five minutes. ${words}`);
   }

@@ -63,7 +63,7 @@ export function laneList(list, unit) {
         const range = lane.summary;
         parts.spread.hidden = !range || lane.values.length < 2;
         if (!range) return;
-        parts.spread.style.left = `${100 * range.low / scale}%`;
+        parts.spread.style.insetInlineStart = `${100 * range.low / scale}%`;
         parts.spread.style.width = `${100 * (range.high - range.low) / scale}%`;
       },
     };

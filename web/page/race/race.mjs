@@ -30,6 +30,8 @@ const HEATS = {
   },
 };
 
+const LENT = { threads: "threads", simd: "SIMD", relaxed: "relaxed SIMD", webgpu: "WebGPU" };
+
 const here = facilities();
 const threads = Math.max(1, here.threads ? Number(new URL(location.href).searchParams.get("threads")) || threadsFor(here) : 1);
 const running = new Map();  // engines by name
@@ -68,7 +70,7 @@ function showLent() {
     const cells = lent(name, here, threads);
     const title = `${TITLES[name] ?? name} ${site.peers[name]?.version ?? site.version}`;
     $("lent").tBodies[0].append(make("tr", {}, make("th", { scope: "row" }, title),
-      ...["threads", "simd", "relaxed", "webgpu"].map((key) => make("td", {}, cells[key]))));
+      ...Object.entries(LENT).map(([key, text]) => make("td", { "data-name": text }, cells[key]))));
   }
 }
 
@@ -180,13 +182,18 @@ async function heatUp() {
 // The model of the device, where the browser names it (Chromium on Android).
 const deviceModel = async () => (await navigator.userAgentData?.getHighEntropyValues?.(["model"]).catch(() => ({})))?.model ?? "";
 
-async function keepAwake() {
-  try {
-    const lock = await navigator.wakeLock.request("screen");
-    return () => lock.release();
-  } catch {
-    return () => {};  // not everywhere; the page says to keep the tab in front
-  }
+// Keeps the screen on, again after the tab was in the background; returns what ends that.
+function keepAwake() {
+  let lock;  // or nothing, where the browser refuses: the page says to keep the tab in front
+  const hold = () => {
+    if (!document.hidden) lock = navigator.wakeLock?.request("screen").catch(() => undefined);
+  };
+  document.addEventListener("visibilitychange", hold);
+  hold();
+  return async () => {
+    document.removeEventListener("visibilitychange", hold);
+    (await lock)?.release();
+  };
 }
 
 function results(curve) {
@@ -215,7 +222,7 @@ async function start() {
   $("go").hidden = true;
   $("stop").hidden = false;
   $("stop").focus();
-  const sleep = await keepAwake();
+  const sleep = keepAwake();
   let curve;
   try {
     await runHeat("write", site.model);
