@@ -100,6 +100,10 @@ def test_a_file_is_chosen(user: User, models: Path) -> None:
         expected = model.generate(PROMPT, max_tokens=60, temperature=0)
     user.write(PROMPT, 60)
     assert user.run() == expected
+    user.page.evaluate("navigator.clipboard.writeText = async (text) => { self.copied = text; }")
+    for button in ("as-python", "as-html"):
+        user.page.click(f"#{button}")
+        assert '("F32.gguf")' in user.page.evaluate("copied")  # to be put beside the code
 
 
 @pytest.mark.browser

@@ -141,6 +141,7 @@ const onMessage = {
   cancelled: () => {
     settled();
     update();
+    send({ kind: "shelf" });  // with what has arrived
     models.settled();
   },
   piece: texts.piece,
@@ -173,6 +174,9 @@ function request(message) {
   wait("Loading the model");
   texts.instead(() => load(message));
 }
+
+// The model's address, for a page that uses it: that of a file is one beside that page.
+const address = () => state.address || (state.given?.kind === "file" ? $("model-name").textContent : absolute(state.site.model));
 
 // Another device is felt from here on.
 async function feel() {
@@ -211,7 +215,7 @@ function listen() {
   });
   $("feel").addEventListener("click", feel);
   copying(() => ({
-    name: $("model-name").textContent, url: state.address || absolute(state.site.model),
+    name: $("model-name").textContent, url: address(),
     prompt: $("prompt").value, length: Number($("length").value) || 200, temperature: Number($("temperature").value),
   }));
   $("cancel").addEventListener("click", () => send({ kind: "cancel" }));
