@@ -13,6 +13,17 @@ from tests.browser.visitor import PROMPT, READY, User, violations, visit
 from halfbyte.web.server import Server
 
 WIDTHS = (320, 360, 768, 1280, 3840)  # pixels
+# Whether the first character stands left of the last one, in "0.63 MB" and the like
+ORDERED = """() => ["#memory td:last-child", "#model-facts", "#speed"].map((place) => {
+  const text = document.querySelector(place).lastChild;
+  const left = (at) => {
+    const range = document.createRange();
+    range.setStart(text, at);
+    range.setEnd(text, at + 1);
+    return range.getBoundingClientRect().left;
+  };
+  return left(0) < left(text.data.search(/[A-Za-z]/));
+})"""
 
 
 @pytest.fixture(scope="module")
@@ -89,11 +100,14 @@ def test_nothing_moves_for_those_who_asked_for_that(guest: User) -> None:
 
 
 def test_no_window_is_too_small_or_large(guest: User) -> None:
+    """From either side; numbers stay before their units."""
     guest.unfold()
     for tab in ("language", "search", "onnx"):
         guest.page.click(f"#{tab}-tab")
         for direction in ("ltr", "rtl"):
             guest.page.evaluate("d => { document.documentElement.dir = d; }", direction)
+            if tab == "language":
+                assert all(guest.page.evaluate(ORDERED))
             for width in WIDTHS:
                 guest.page.set_viewport_size({"width": width, "height": 700})
                 assert guest.page.evaluate("document.documentElement.scrollWidth") <= width
@@ -101,9 +115,13 @@ def test_no_window_is_too_small_or_large(guest: User) -> None:
     guest.page.focus("#onnx-tab")
     guest.page.keyboard.press("ArrowRight")  # from right to left, that is back
     assert guest.page.evaluate("document.activeElement.id") == "search-tab"
+    for key, name in (("Home", "language"), ("ArrowLeft", "search"), ("End", "onnx")):
+        guest.page.keyboard.press(key)
+        assert guest.page.evaluate("document.activeElement.id") == f"{name}-tab"
+        expect(guest.page.locator(f"#{name}-panel")).to_be_visible()
     guest.page.evaluate("document.documentElement.dir = 'ltr'")
     guest.page.go_back()
-    assert guest.page.locator("#onnx-tab").get_attribute("aria-selected") == "true"
+    expect(guest.page.locator("#search-tab")).to_have_attribute("aria-selected", "true")
     guest.page.click("#language-tab")
 
 

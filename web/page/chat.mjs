@@ -5,8 +5,15 @@ import { store } from "./storage.mjs";
 
 const KEPT = "halfbyte-chats";
 const MAX_KEPT = 30;  // conversations
+const NEAR = 60;  // pixels from the end, within which the end is followed
+const SHOWN = 2000;  // milliseconds in which a button says what it has done
 
-const copy = (text) => navigator.clipboard?.writeText(text).catch(() => {});
+// Copies a text; the button that was pressed says so for a while.
+async function copy(text, button) {
+  const done = await navigator.clipboard?.writeText(text).then(() => true, () => false);
+  button.textContent = done ? "Copied" : "Not allowed";
+  setTimeout(() => { button.textContent = "Copy"; }, SHOWN);
+}
 
 // An answer as Markdown, which Python has rendered without raw HTML.
 function format(element, html) {
@@ -20,18 +27,30 @@ export function chat({ write, problem }) {
   let id = Date.now();  // of the conversation
   let chats = store.read(KEPT) ?? [];
 
+  // Pixels by which the conversation's end is below the field's top, and so not seen.
+  const below = () => $("chat-log").getBoundingClientRect().bottom - $("chat-form").getBoundingClientRect().top;
+
+  // Shows the conversation's end, from wherever the page stands.
+  const reveal = () => window.scrollBy(0, below());
+
+  // Changes the conversation; who sees its end goes on seeing it, who reads elsewhere is left there.
+  function growing(change) {
+    const atEnd = below() < NEAR;
+    change();
+    if (atEnd && below() > 0) reveal();
+  }
+
   // A message of the conversation with what can be done with it.
   function add(role, text, tools = []) {
     const message = make(role === "assistant" ? "div" : "p", { class: role, dir: "auto", textContent: text });
     message.dataset.source = text;
     const buttons = tools.map(([name, act]) => {
       const button = make("button", { type: "button", class: "tool", textContent: name });
-      button.addEventListener("click", act);
+      button.addEventListener("click", () => act(button));
       return button;
     });
     const turn = make("div", { class: `turn of-${role}` }, message, make("div", { class: "tools", hidden: !tools.length }, ...buttons));
     $("chat-log").append(turn);
-    $("chat-log").scrollTop = $("chat-log").scrollHeight;
     return message;
   }
 
@@ -42,7 +61,7 @@ export function chat({ write, problem }) {
 
   function addAnswer(text) {
     const place = messages.length;
-    const element = add("assistant", text, [["Copy", () => copy(element.dataset.source)], ["Retry", () => retry(place)]]);
+    const element = add("assistant", text, [["Copy", (button) => copy(element.dataset.source, button)], ["Retry", () => retry(place)]]);
     return element;
   }
 
@@ -111,6 +130,7 @@ export function chat({ write, problem }) {
         if ($("anew").disabled) return;
         ({ id, messages } = one);
         cut(messages.length);
+        reveal();
       });
       const remove = make("button", { type: "button", class: "tool", "aria-label": `Remove “${one.title}”`, textContent: "✕" });
       remove.addEventListener("click", () => {
@@ -125,12 +145,8 @@ export function chat({ write, problem }) {
   const view = {
     speed: $("chat-speed"),
     piece(text, { html }) {
-      const log = $("chat-log");
-      const atEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 40;
       answer.dataset.source += text;
-      if (html) format(answer, html);
-      else answer.append(text);
-      if (atEnd) log.scrollTop = log.scrollHeight;
+      growing(() => (html ? format(answer, html) : answer.append(text)));
     },
     // Without a result, the answer has failed: the question returns to the input field.
     done(result) {
@@ -142,12 +158,14 @@ export function chat({ write, problem }) {
         $("message").value ||= question.content;
         return;
       }
-      if (result.html) format(answer, result.html);
       messages.push({ role: "assistant", content: answer.dataset.source, html: result.html });
+      growing(() => {
+        if (result.html) format(answer, result.html);
+        if (result.dropped) add("note", `The oldest ${result.dropped} messages no longer fit the context.`);
+        if (result.finish_reason === "length") add("note", "The answer was cut at the maximum length.");
+        if (result.finish_reason === "context") add("note", "The answer was cut at the end of the context.");
+      });
       save();
-      if (result.dropped) add("note", `The oldest ${result.dropped} messages no longer fit the context.`);
-      if (result.finish_reason === "length") add("note", "The answer was cut at the maximum length.");
-      if (result.finish_reason === "context") add("note", "The answer was cut at the end of the context.");
     },
     loaded: begin,
   };
@@ -161,6 +179,7 @@ export function chat({ write, problem }) {
     offer();
     addQuestion(content);
     answer = addAnswer("");
+    reveal();
     answer.setAttribute("aria-busy", "true");
     $("chat-log").setAttribute("aria-busy", "true");  // a screen reader waits for the whole answer
     return true;
@@ -172,7 +191,7 @@ export function chat({ write, problem }) {
     if (content.trim() && !$("send").disabled && ask(content)) $("message").value = "";
   });
   $("starters").addEventListener("click", ({ target }) => {
-    if (target.matches("button") && !$("send").disabled && ask(target.textContent)) $("chat-log").focus();
+    if (target.matches("button") && !$("send").disabled && ask(target.textContent)) $("chat-log").focus({ preventScroll: true });
   });
   $("message").addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;

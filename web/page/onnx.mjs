@@ -79,7 +79,10 @@ export function onnx(ask, side, names, visit) {
       $("onnx-none").hidden = true;
       form.show(model.inputs, model.tokenizer, model.fresh);
       $("declared").textContent = model.outputs.map(declared).join("; ");
-      if (model.fresh) $("outputs").replaceChildren();
+      if (model.fresh) {
+        $("outputs").replaceChildren();
+        $("run-figures").hidden = true;
+      }
       const { labels } = model;
       facts = [labels ? `${labels.toLocaleString("en")} labels` : "", model.tokenizer ? "a tokenizer" : ""].filter(Boolean);
       card.show(model, facts);
@@ -91,6 +94,7 @@ export function onnx(ask, side, names, visit) {
       const sorted = [...seconds].sort((a, b) => a - b);
       $("run-time").textContent = seconds.length ? milliseconds(sorted[Math.floor(sorted.length / 2)]) : "–";
       $("first-time").textContent = milliseconds(first);
+      $("run-figures").hidden = false;
       $("kernel-share").textContent = seconds.length ? `${Math.round(100 * kernels)}` : "–";
       $("onnx-state").textContent = `${seconds.length + 1} runs of ${fed.join(", ")}`;
       card.show(model, facts);
@@ -134,7 +138,7 @@ export function onnx(ask, side, names, visit) {
       ready = false;
       [opening, senses] = [[], []];
       end();
-      $("onnx-form").hidden = true;
+      $("onnx-form").hidden = $("run-figures").hidden = true;
       $("onnx-none").hidden = false;
     },
     open() {

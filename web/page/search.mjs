@@ -115,7 +115,7 @@ export function search(ask, side, encoder, { visit, toLanguage }) {
       const bar = make("span", { class: "share", "aria-hidden": "true" });
       bar.style.setProperty("--share", `${100 * share}%`);
       const button = make("button", { type: "button" },
-        make("span", { class: "text", textContent: place.textContent }),
+        make("span", { class: "text", dir: "auto", textContent: place.textContent }),
         make("span", { class: "score", title: "cosine", textContent: score.toFixed(3) }), bar);
       button.addEventListener("click", () => {
         for (const other of passages) other.classList.toggle("shown", other === place);
@@ -165,6 +165,7 @@ export function search(ask, side, encoder, { visit, toLanguage }) {
       end();
       showHits(hits);
       $("question-time").textContent = milliseconds(seconds);
+      $("search-figures").hidden = false;
       $("search-state").textContent = `${hits.length} nearest passages`;
       card.show(model, facts);
     },
