@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
@@ -48,3 +50,18 @@ def test_modules_are_preloaded(start: str) -> None:
     assert sorted((folder / name).resolve() for name in listed) == sorted(
         imported((PAGE / start).resolve())
     )
+
+
+def test_it_installs_as_an_app() -> None:
+    """With what browsers ask for: a name, a start, a window of its own, icons."""
+    manifest = json.loads((PAGE / "manifest.webmanifest").read_text())
+    assert 'rel="manifest" href="manifest.webmanifest"' in (PAGE / "index.html").read_text()
+    assert manifest["name"]
+    assert [manifest[name] for name in ("start_url", "scope", "display")] == [
+        ".",
+        ".",
+        "standalone",
+    ]
+    assert [icon["purpose"] for icon in manifest["icons"]] == ["any", "maskable"]
+    for icon in manifest["icons"]:
+        assert ET.parse(PAGE / icon["src"]).getroot().tag.endswith("}svg")  # noqa: S314
