@@ -13,8 +13,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 from playwright.sync_api import Error as PlaywrightError
 from tests.browser.visitor import PROMPT, READY, visit, works
+from tests.support.http_server import Handler, answering, in_pieces, in_thread
 from tests.support.http_server import Server as ModelServer
-from tests.support.http_server import answering, in_thread
 
 import halfbyte
 from halfbyte.quantize.gguf_writer import write_gguf
@@ -102,6 +102,52 @@ def test_the_shelf(
         with pytest.raises(PlaywrightError, match="org/gone: the hub does not answer, or this"):
             page.evaluate(ADDRESS, "org/gone")
         assert user.failures == []
+
+
+STEP = 1 << 26  # bytes of a transfer that are kept at once
+# Whether a step of a transfer has been kept
+PARTIAL = """async () => {
+  const root = await navigator.storage.getDirectory();
+  const folder = await root.getDirectoryHandle("halfbyte-models", { create: true });
+  for await (const name of folder.keys()) if (name.endsWith(".partial")) return true;
+  return false;
+}"""
+
+
+def test_a_reload_during_a_download(
+    browser: Browser, page_server: Server, elsewhere: ModelServer, large_model: Path
+) -> None:
+    """It goes on where it stopped: after what is kept in steps, which the shelf shows."""
+    elsewhere.body = large_model.read_bytes()
+    over = threading.Event()
+
+    def part(handler: Handler, start: int) -> None:
+        in_pieces(handler, start, STEP + (1 << 20))
+        over.wait(60)
+
+    elsewhere.answer = part
+    with visit(browser, page_server.address) as user:
+        page = user.page
+        user.ready()
+        user.unfold()
+        page.fill("#url", elsewhere.url)
+        page.click("#load")
+        for _ in range(READY // 100):
+            if page.evaluate(PARTIAL):
+                break
+            page.wait_for_timeout(100)
+        page.click("#cancel")
+        size = f"67.1 MB of {len(elsewhere.body) / 1e6:.1f} MB"
+        expect(page.locator("#shelf .tool").first).to_have_text(f"model.gguf {size}")
+        elsewhere.answer = lambda handler, start: in_pieces(handler, start, len(elsewhere.body))
+        page.reload()  # whose address opens the model
+        expect(page.locator("#model-name")).to_have_text("model.gguf", timeout=READY)
+        assert elsewhere.starts == [0, STEP]
+        expect(page.locator("#shelf .tool")).to_have_text(
+            [f"model.gguf {len(elsewhere.body) / 1e6:.1f} MB", "✕"], timeout=READY
+        )  # when its story is told, at the latest
+        assert user.failures == []
+        over.set()
 
 
 def halves(model: Path, folder: Path) -> list[bytes]:
