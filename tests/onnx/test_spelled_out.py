@@ -164,7 +164,8 @@ def test_quantized_attention(by_column: bool, causal: int) -> None:
     size, heads = 16, 4
     x, scale, zero = dynamic(g, 2, 7, size)
     columns = (3 * size,) if by_column else ()
-    w = g.array(g._random.integers(-127, 128, (size, 3 * size)).astype(np.int8))
+    # ONNX Runtime's kernel for AVX2 adds two products in 16 bits: weights of 7 bits fit
+    w = g.array(g._random.integers(-64, 64, (size, 3 * size)).astype(np.int8))
     scales = g.array(np.full(columns, 0.01, np.float32) * np.abs(1 + g.numbers(*columns)))
     zeros = g.array(np.zeros(columns, np.int8))
     lengths = g.feed(np.array([7, 4], np.int32))
