@@ -252,7 +252,7 @@ def failures(steps: Mapping[str, Callable[[], object]]) -> list[str]:
         else:
             say(f"{engine}: {VERSIONS.get(engine, engine)}")
     if failed:
-        say(f"without {', '.join(failed)}: the benches run, and say why there is no figure")
+        say(f"without {', '.join(failed)}: the benches run, and say why a figure is missing")
     return failed
 
 

@@ -95,7 +95,7 @@ def test_peers_have_a_mean() -> None:
 
 
 def test_peers_are_compared_with_what_does_the_same() -> None:
-    """llama.cpp searches scales of some types; the plain encoder is no answer to that."""
+    """llama.cpp searches the scales of some types, which the plain encoder does not."""
     series = [
         Series("Q4_K", engine, "encode", 1, [seconds] * 5, {"searches": True}, source="benches/x")
         for engine, seconds in (("plain", 1.0), ("search", 4.0), ("llama.cpp", 8.0))
