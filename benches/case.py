@@ -40,9 +40,12 @@ class Bench:
         self.short: bool = item.config.getoption("short")
         self.rounds: int = item.config.getoption("rounds")
 
-    def measure(self, contenders: Sequence[Contender], name: str, threads: int = 1) -> None:
-        """Let them take turns with a yardstick, and keep the figures."""
-        take_turns(contenders, yardstick(name, threads), self.rounds)
+    def measure(
+        self, contenders: Sequence[Contender], name: str, threads: int = 1, most: int | None = None
+    ) -> None:
+        """Let them take turns with a yardstick, at `most` so many, and keep the figures."""
+        rounds = min(self.rounds, most or self.rounds)
+        take_turns(contenders, yardstick(name, threads), rounds)
         self.keep(*(contender.series for contender in contenders))
 
     def keep(self, *series: Series) -> None:

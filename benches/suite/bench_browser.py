@@ -19,7 +19,6 @@ from benches.onnx import browser as graphs
 from benches.onnx import table
 from benches.onnx.files import Contest
 from benches.peers.session import Plan, measure
-from benches.turns import settled
 
 OWN = ("relaxed", "simd128")
 NAME = "135M Q4_0"
@@ -77,13 +76,10 @@ def bench_load_in_tab(bench: Bench) -> None:
             code = LOAD.format(name=path.name, keep=keep)
             return float(run(context, browser.address, code))
 
-        def rounds() -> None:
-            for _ in range(LOADS):
-                for way, keep in ways.items():
-                    series[way].seconds.append(load(keep))
-
         load(keep=True)
-        settled([*series.values()], rounds)
+        for _ in range(LOADS):  # two minutes, and so not measured again where they vary
+            for way, keep in ways.items():
+                series[way].seconds.append(load(keep))
     bench.keep(*series.values())
 
 
