@@ -10,6 +10,8 @@
  *   - files, where bodies differ by more than numbers:
  *       PACKED_TILES_FILE         linear/tiles_body.inc, or wide_body.inc if a register holds
  *                                 sixteen rows
+ *       FLOAT_TILES_FILE          linear/float_tiles_body.inc, or float_halves_body.inc if a
+ *                                 register holds eight numbers
  *       UNPACKED_PRODUCTS_FILE    linear/unpacked.inc, or not_unpacked.inc
  *       CODES_ROWS_FILE           linear/codes_rows.inc, or no_codes_rows.inc
  *       QUANTIZED_TILES_FILE      conv/quantized_tiles.inc, or quantized_wide.inc if 16-bit

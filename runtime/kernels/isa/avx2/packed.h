@@ -252,6 +252,7 @@ static inline pf pf_scales(const f16* d, int part) {
   return _mm256_cvtph_ps(load_16(d + 8 * part));
 }
 static inline pf pf_load(const float* p) { return _mm256_loadu_ps(p); }
+static inline pf pf_half(vf v, int half) { return half ? v.b : v.a; }
 static inline pf pf_add_scaled(pf sum, pf v, float by) {
   return _mm256_add_ps(sum, _mm256_mul_ps(v, _mm256_set1_ps(by)));
 }

@@ -28,6 +28,7 @@ enum {
 /* float products */
 enum { PRODUCT_PARTS = 4, ROW_PRODUCT = 4, PRODUCT_ENDS = 1 };
 #define PRODUCT_TILES TILES(4, 6) TILES(3, 8) TILES(2, 12) TILES(1, 12)
+#define FLOAT_TILES_FILE "linear/float_tiles_body.inc"
 enum { TILE_ROWS = 4, TILE_COLUMNS = 6, OTHER_TILES = 1 };
 
 /* attention */

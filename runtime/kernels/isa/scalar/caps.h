@@ -27,6 +27,7 @@ enum {
 /* float products */
 enum { PRODUCT_PARTS = 1, ROW_PRODUCT = 1, PRODUCT_ENDS = 0 };
 #define PRODUCT_TILES TILES(1, 1)
+#define FLOAT_TILES_FILE "linear/float_tiles_body.inc"
 enum { TILE_ROWS = 1, TILE_COLUMNS = 1, OTHER_TILES = 1 };
 
 /* attention */

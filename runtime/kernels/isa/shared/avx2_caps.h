@@ -22,7 +22,8 @@ enum {
 /* float products */
 enum { PRODUCT_PARTS = 2, ROW_PRODUCT = 8, PRODUCT_ENDS = 1 };
 #define PRODUCT_TILES TILES(2, 6)
-enum { TILE_ROWS = 2, TILE_COLUMNS = 2, OTHER_TILES = 1 };
+#define FLOAT_TILES_FILE "linear/float_halves_body.inc"
+enum { TILE_ROWS = 3, TILE_COLUMNS = 4, HALF_STEPS = 512, OTHER_TILES = 1 };
 
 /* attention */
 enum { SIDE_BY_SIDE = 1, EXPONENTIALS = 2, INT8_ROWS = 4 };

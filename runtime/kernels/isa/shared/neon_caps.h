@@ -28,6 +28,7 @@ enum {
 /* float products */
 enum { PRODUCT_PARTS = 4, ROW_PRODUCT = 8, PRODUCT_ENDS = 1 };
 #define PRODUCT_TILES TILES(4, 6)
+#define FLOAT_TILES_FILE "linear/float_tiles_body.inc"
 enum { TILE_ROWS = 2, TILE_COLUMNS = 2, OTHER_TILES = 1 };
 
 /* attention */

@@ -26,6 +26,7 @@ enum {
 /* float products */
 enum { PRODUCT_PARTS = 2, ROW_PRODUCT = 4, PRODUCT_ENDS = 0 };
 #define PRODUCT_TILES TILES(2, 4)
+#define FLOAT_TILES_FILE "linear/float_tiles_body.inc"
 enum { TILE_ROWS = 2, TILE_COLUMNS = 2, OTHER_TILES = 0 };
 
 /* attention */
