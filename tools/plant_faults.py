@@ -1,7 +1,7 @@
 """Plants faults in a copy of the package and says which of them the tests see.
 
     python tools/plant_faults.py                       all of tools/faults.toml (about 20 minutes)
-    python tools/plant_faults.py --only kernels        the kernels' only, or functions
+    python tools/plant_faults.py --only kernels        the kernels' only; or functions, or page
     python tools/plant_faults.py --tree OLD --faults OLD.toml --json OLD.json
     python tools/plant_faults.py --before OLD.json     a table beside an earlier run
 
@@ -23,7 +23,7 @@ import sys
 import sysconfig
 import tempfile
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -51,6 +51,14 @@ class Fault:
     operator: str = ""
     test: str = ""
     tests: tuple[str, ...] = ()
+
+
+PAGE = "web/page/"
+KINDS: dict[str, Callable[[Fault], bool]] = {
+    "kernels": lambda fault: bool(fault.operator),
+    "functions": lambda fault: not fault.operator and not fault.file.startswith(PAGE),
+    "page": lambda fault: fault.file.startswith(PAGE),
+}
 
 
 def read_faults(path: Path) -> list[Fault]:
@@ -216,7 +224,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--only", default="", help="faults whose name contains this; or kernels, or functions"
+        "--only", default="", help="faults whose name contains this; or kernels, functions or page"
     )
     parser.add_argument("--tree", type=Path, default=REPOSITORY, help="another checkout")
     parser.add_argument("--faults", type=Path, default=FAULTS, help="another list of faults")
@@ -225,12 +233,8 @@ def main() -> int:
     parser.add_argument("--before", type=Path, help="the JSON of an earlier run")
     arguments = parser.parse_args()
     faults = read_faults(arguments.faults)
-    if arguments.only == "kernels":
-        faults = [fault for fault in faults if fault.operator]
-    elif arguments.only == "functions":
-        faults = [fault for fault in faults if not fault.operator]
-    elif arguments.only:
-        faults = [fault for fault in faults if arguments.only in fault.name]
+    chosen = KINDS.get(arguments.only, lambda fault: arguments.only in fault.name)
+    faults = [fault for fault in faults if chosen(fault)]
     seen = try_all(arguments.tree, faults, arguments.workers)
     if arguments.json:
         arguments.json.write_text(json.dumps(seen, indent=1) + "\n", encoding="utf-8")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
-from tests.browser.visitor import DROP, PROMPT, READY, User, leave, works
+from tests.browser.visitor import DROP, PROMPT, READY, User, leave, visit, works
 from tests.support.http_server import (
     BAD_ANSWERS,
     answering,
@@ -18,6 +19,7 @@ from tests.support.http_server import (
     never,
 )
 from tests.support.http_server import Server as ModelServer
+from tests.support.sites import content
 
 from halfbyte.core.backends.library import packaged
 from halfbyte.web.server import Server
@@ -102,6 +104,28 @@ def test_a_full_storage(browser: Browser, page_server: Server, elsewhere: ModelS
     assert files == []
     works(user)
     context.close()
+
+
+BROKEN_STARTS = {"another content": b"Log in first" * 1000, "cut": None}
+
+
+@pytest.mark.parametrize("name", BROKEN_STARTS)
+def test_a_kept_start_that_is_broken(browser: Browser, site: Site, golden: str, name: str) -> None:
+    """Python starts without it, and what is kept instead serves the next visit."""
+    [snapshot] = [path for path in site.files if "/snapshot-" in path]
+    good = content(site, snapshot)
+    broken = BROKEN_STARTS[name] or good[: len(good) // 2]
+    changed = replace(site, files={**site.files, snapshot: broken})
+    with in_thread(Server(changed)) as server, visit(browser, server.address) as user:
+        html = user.page.locator("html")
+        user.ready()
+        expect(html).to_have_attribute("data-restored", "false", timeout=READY)
+        user.write(PROMPT)
+        assert user.run() == golden
+        expect(html).to_have_attribute("data-start", re.compile(".+"), timeout=READY)
+        user.page.reload()
+        expect(html).to_have_attribute("data-restored", "true", timeout=READY)
+        assert user.failures == []
 
 
 def test_stop_and_a_second_click(
