@@ -62,6 +62,8 @@ class BaseTokenizer(ABC):
         self._lstrip, self._rstrip = map(vocabulary.stripping, ("lstrip", "rstrip"))
         ids = WeakMethod(self._ids)  # so that no cycle keeps a model's memory
         self._cached = lru_cache(CACHED_WORDS)(lambda word: ids()(word))  # type: ignore[misc]
+        content = WeakMethod(self.token_bytes)
+        self.cached_bytes = lru_cache(CACHED_WORDS)(lambda token: content()(token))  # type: ignore[misc]
 
     # ---- defined by a family ---------------------------------------------------------------------
 
@@ -231,8 +233,15 @@ class BaseTokenizer(ABC):
     # ---- ids to text -----------------------------------------------------------------------------
 
     def decode(self, ids: Iterable[int]) -> str:
-        decoder = self.stream()
-        return "".join([*map(decoder.push, ids), decoder.flush()])
+        ids = list(ids)
+        if self.strips_end or not self.restarts.isdisjoint(ids[1:]):
+            decoder = self.stream()
+            return "".join([*map(decoder.push, ids), decoder.flush()])
+        contents = list(map(self.cached_bytes, ids))
+        if self.strips_space and any(contents):
+            first = next(i for i, content in enumerate(contents) if content)
+            contents[first] = self.first_bytes(ids[first])
+        return b"".join(contents).decode(errors="replace")
 
     def stream(self, previous: Iterable[int] = ()) -> Decoder:
         decoder = Decoder(self)
@@ -261,7 +270,7 @@ class Decoder:
 
     def push(self, token: int) -> str:
         """The text that this token completes; may be empty."""
-        content = self._tokenizer.token_bytes(token)
+        content = self._tokenizer.cached_bytes(token)
         if token in self._tokenizer.restarts:
             self._at_start = self._tokenizer.strips_space
         if self._at_start and content:
