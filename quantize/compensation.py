@@ -6,10 +6,18 @@ sum_j (e_j R_jj + sum_{i < j} e_i R_ij)^2: column j is rounded to the number nea
 w_j + sum_{i < j} e_i R_ij / R_jj, and what remains is R_jj^2 times the square of this rounding's
 error. So scales, which are found where a block begins, are searched with weights R_jj^2.
 
-Source: Frantar et al. 2023, GPTQ; in the form of Chee et al. 2023, QuIP, which needs no inverse.
+Then every integer is chosen again, one column after the other, with all others as they are:
+the best error of column j is e_j - (e H)_j / H_jj. So is a block's scale, where it has one of its
+own: d grows by (e H)_b q_b / (q_b H_bb q_b). None of these steps makes the sum larger.
+
+Sources: Frantar et al. 2023, GPTQ; in the form of Chee et al. 2023, QuIP, which needs no inverse.
+Behdin et al. 2023, QuantEase, for the second part.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,12 +25,21 @@ import numpy.typing as npt
 from halfbyte.quantize import scale_search
 from halfbyte.quantize.steps import Steps
 from halfbyte.weights import U8, F32Array, ScaledFormat
-from halfbyte.weights.scaled import Levels, inverse
+from halfbyte.weights.base import Blocks
+from halfbyte.weights.scaled import Levels, OneScale, inverse
 
 F64Array = npt.NDArray[np.float64]
 
 DAMPING = 0.01  # of the mean of H's diagonal, which is added to it
+SWEEPS = 2  # in which all integers are chosen again
 _COLUMNS = 32  # rounded one after the other before the columns after them are updated
+
+
+class Gram(NamedTuple):
+    """X^T X of rows X, float32 [k, k], and their number."""
+
+    matrix: F32Array
+    rows: int
 
 
 def factors(gram: F32Array, rows: int, damping: float = DAMPING) -> tuple[F32Array, F32Array]:
@@ -36,7 +53,7 @@ def factors(gram: F32Array, rows: int, damping: float = DAMPING) -> tuple[F32Arr
     diagonal = np.einsum("ii->i", h).copy()
     mean = diagonal.mean()
     if not 0 < mean < np.inf:
-        return np.zeros_like(gram), np.ones(len(gram), np.float32)
+        return np.eye(len(gram), dtype=np.float32), np.ones(len(gram), np.float32)
     ratio = 4 * len(h) / max(rows, 1)
     h *= 1 / (1 + ratio**2)
     np.fill_diagonal(h, diagonal)
@@ -52,30 +69,75 @@ def factors(gram: F32Array, rows: int, damping: float = DAMPING) -> tuple[F32Arr
         return (r / scale).astype(np.float32), weights.astype(np.float32)
 
 
+@dataclass(frozen=True)
+class _Rounded:
+    """Rows that were rounded, as columns.
+
+    Attributes
+    ----------
+    targets : float32 [k, n]
+        What they should be.
+    blocks : Blocks [n, blocks]
+        With their scales.
+    d, m : float32 [parts, n]
+        A weight is d q + m.
+    integers : uint8 [k, n]
+    """
+
+    targets: F32Array
+    blocks: Blocks
+    d: F32Array
+    m: F32Array
+    integers: U8
+
+
 def compensated(
     x: F32Array,
     feedback: F32Array,
     weights: F32Array,
     format_: type[ScaledFormat],
     steps: Steps | None = None,
+    sweeps: int = SWEEPS,
 ) -> U8:
     """Encode rows [n, k], with the results of `factors`; bytes [n, row_bytes]."""
+    steps = steps or Steps()
+    rounded = _fed_forward(x, feedback, weights, format_, steps)
+    if sweeps:
+        gram: F32Array = ((feedback * weights) @ feedback.T).astype(np.float32, copy=False)
+        for _ in range(sweeps):
+            _choose_again(rounded, gram, format_)
+    if issubclass(format_, OneScale):
+        rounded.blocks["d"] = rounded.d.T
+    integers = np.ascontiguousarray(rounded.integers.T)
+    steps.store(format_, rounded.blocks, integers.reshape(*rounded.blocks.shape, format_.block))
+    return rounded.blocks.view(np.uint8)
+
+
+def _fed_forward(
+    x: F32Array,
+    feedback: F32Array,
+    weights: F32Array,
+    format_: type[ScaledFormat],
+    steps: Steps,
+) -> _Rounded:
+    """Round column by column, each to what makes up for the errors before it."""
     w = np.ascontiguousarray(x.T)
     targets, block = w.copy(), format_.block
-    stored = []
+    integers = np.empty(w.shape, np.uint8)
+    found = []
     for first in range(0, len(w), block):
         end = first + block
         rows = np.ascontiguousarray(targets[first:end].T)
-        found = scale_search.find(rows, weights[first:end], format_, steps)
-        integers = np.empty((block, len(x)), np.uint8)
+        found.append(scale_search.find(rows, weights[first:end], format_, steps))
         for start in range(first, end, _COLUMNS):
             span = slice(start, min(start + _COLUMNS, end))
-            errors = _round(w, targets, feedback, span, first, found, format_, integers)
+            errors = _round(w, targets, feedback, span, first, found[-1], format_, integers)
             targets[span.stop :] += feedback[span, span.stop :].T @ errors
-        blocks = found.blocks
-        (steps or Steps()).store(format_, blocks, np.ascontiguousarray(integers.T)[:, None])
-        stored.append(blocks)
-    return np.concatenate(stored, axis=1).view(np.uint8)
+    d, m = (
+        np.ascontiguousarray(np.concatenate([part[:, 0].T for part in parts]))
+        for parts in ([f.d for f in found], [f.m for f in found])
+    )
+    return _Rounded(w, np.concatenate([f.blocks for f in found], axis=1), d, m, integers)
 
 
 def _round(
@@ -94,11 +156,56 @@ def _round(
         part = (j - first) // format_.part
         d, m = found.d[:, 0, part], found.m[:, 0, part]
         q = nearest(format_.levels, (targets[j] - m) * inverse(d))
-        integers[j - first] = q
+        integers[j] = q
         errors[row] = w[j] - (format_.levels.numbers(q) * d + m)
         following = slice(j + 1, span.stop)
         targets[following] += feedback[j, following, None] * errors[row]
     return errors
+
+
+def _choose_again(rounded: _Rounded, gram: F32Array, format_: type[ScaledFormat]) -> None:
+    """Choose scales and integers again, each with all others as they are."""
+    d, m = (np.repeat(each, format_.part, axis=0) for each in (rounded.d, rounded.m))
+    errors = rounded.targets - (format_.levels.numbers(rounded.integers) * d + m)
+    pulls = gram @ errors
+    size = format_.part if issubclass(format_, OneScale) else _COLUMNS
+    for start in range(0, len(errors), size):
+        span = slice(start, min(start + size, len(errors)))
+        before, local = errors[span].copy(), gram[span, span]
+        if issubclass(format_, OneScale):
+            _scale_again(rounded, span, local, errors, pulls, format_)
+        for j in range(span.start, span.stop):
+            part = j // format_.part
+            d, m = rounded.d[part], rounded.m[part]
+            best = rounded.targets[j] - (errors[j] - pulls[j] / gram[j, j])
+            q = nearest(format_.levels, (best - m) * inverse(d))
+            change = rounded.targets[j] - (format_.levels.numbers(q) * d + m) - errors[j]
+            rounded.integers[j] = q
+            errors[j] += change
+            pulls[span] += local[:, j - start, None] * change
+        pulls[span.stop :] += gram[span.stop :, span] @ (errors[span] - before)
+
+
+def _scale_again(
+    rounded: _Rounded,
+    span: slice,
+    local: F32Array,
+    errors: F32Array,
+    pulls: F32Array,
+    format_: type[ScaledFormat],
+) -> None:
+    """Move the scales of a block to their best, where F16 has a number nearer to it."""
+    part = span.start // format_.part
+    q, d = format_.levels.numbers(rounded.integers[span]), rounded.d[part]
+    slope, curve = (q * pulls[span]).sum(axis=0), (q * (local @ q)).sum(axis=0)
+    with np.errstate(all="ignore"):
+        better = (d + slope / curve).astype(np.float16).astype(np.float32)
+        change = better - d
+        wins = np.isfinite(better) & (change * (2 * slope - change * curve) > 0)
+    change = np.where(wins, change, np.float32(0))
+    rounded.d[part] += change
+    errors[span] -= q * change
+    pulls[span] -= local @ (q * change)
 
 
 def nearest(levels: Levels, x: F32Array) -> U8:

@@ -93,7 +93,7 @@ def windows_of(file: ModelFile, text: str, name: object) -> list[Tokens]:
             f"predicts worse than chance: perplexity {math.exp(min(*losses, 700)):.4g}, of "
             f"{count} tokens"
         )
-    return _spread(ways[int(np.argmin(losses))])
+    return spread(ways[int(np.argmin(losses))])
 
 
 def _windows(before: Sequence[int], parts: Sequence[Sequence[int]], size: int) -> list[Tokens]:
@@ -105,7 +105,7 @@ def _windows(before: Sequence[int], parts: Sequence[Sequence[int]], size: int) -
     ]
 
 
-def _spread(windows: list[Tokens]) -> list[Tokens]:
+def spread(windows: list[Tokens]) -> list[Tokens]:
     """Windows from everywhere, of about `MAX_TOKENS` tokens together."""
     count = max(1, len(windows) * MAX_TOKENS // sum(map(len, windows)))
     if count >= len(windows):

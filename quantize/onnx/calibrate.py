@@ -1,4 +1,4 @@
-"""Running a model on samples, for ranges of its values and sizes of their channels."""
+"""Running a model on samples: ranges of its values, and sums over the rows that products read."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ import numpy.typing as npt
 from onnx import TensorProto
 
 from halfbyte.errors import HalfbyteError
+from halfbyte.quantize.compensation import Gram
 from halfbyte.quantize.onnx.editor import Editor
 from halfbyte.quantize.onnx.nodes import element_type
 from halfbyte.quantize.onnx.ranges import METHODS, Histogram
 from halfbyte.quantize.onnx.rewriter import find_product
 from halfbyte.quantize.onnx.running import running_editor
 from halfbyte.quantize.onnx.samples import Feeds
+from halfbyte.quantize.tuning.blas import single_threaded
 
 F32 = npt.NDArray[np.float32]
+
+GRAM_BYTES = 1 << 30  # of all Gram matrices that are in memory
 
 
 class Calibration:
@@ -34,6 +38,7 @@ class Calibration:
             raise HalfbyteError(f"calibration '{method}': expected one of {list(METHODS)}")
         self.samples, self.method = samples, method
         self._known: dict[str, tuple[float, float]] = {}
+        self._grams: dict[str, Gram | None] = {}
 
     def ranges(self, editor: Editor, names: Sequence[str]) -> Mapping[str, tuple[float, float]]:
         """The range of each value, by the method; those known from an earlier call are kept."""
@@ -68,7 +73,40 @@ class Calibration:
                     sums[name] = sums.get(name, np.zeros(1)) + np.square(flat).sum(axis=0)
         finally:
             run.close()
-        return {name: total.astype(np.float32) for name, total in sums.items()}
+        with np.errstate(over="ignore"):
+            return {name: total.astype(np.float32) for name, total in sums.items()}
+
+    def gram(self, editor: Editor, name: str, sizes: Mapping[str, int]) -> Gram | None:
+        """The Gram matrix of a value that products read; None where it is too large, or infinite.
+
+        `sizes` has the channels of all values, in the order in which they will be asked for: one
+        run computes as many as `GRAM_BYTES` hold, in place of those before.
+        """
+        if name not in self._grams:
+            names = list(sizes)
+            together = _within(names[names.index(name) :], sizes)
+            if not together:
+                return None
+            self._grams.clear()
+            self._measure_grams(editor, together)
+        return self._grams.get(name)
+
+    def _measure_grams(self, editor: Editor, sizes: Mapping[str, int]) -> None:
+        sums = {name: np.zeros((size, size), np.float32) for name, size in sizes.items()}
+        rows = dict.fromkeys(sizes, 0)
+        run = running_editor(editor, list(sizes))
+        try:
+            for feeds in self.samples:
+                values = run(feeds)
+                with single_threaded(), np.errstate(over="ignore", invalid="ignore"):
+                    for name, size in sizes.items():
+                        x = values[name].astype(np.float32, copy=False).reshape(-1, size)
+                        sums[name] += x.T @ x
+                        rows[name] += len(x)
+        finally:
+            run.close()
+        for name, matrix in sums.items():
+            self._grams[name] = Gram(matrix, rows[name]) if np.isfinite(matrix).all() else None
 
     def tops(self, editor: Editor) -> dict[str, float]:
         """The largest finite magnitude of every float32 value of the main graph."""
@@ -90,3 +128,14 @@ class Calibration:
         finally:
             run.close()
         return tops
+
+
+def _within(names: Sequence[str], sizes: Mapping[str, int]) -> dict[str, int]:
+    """The first of some values with their sizes, so many that `GRAM_BYTES` hold their matrices."""
+    left, first = GRAM_BYTES, dict[str, int]()
+    for name in names:
+        left -= 4 * sizes[name] ** 2
+        if left < 0:
+            break
+        first[name] = sizes[name]
+    return first

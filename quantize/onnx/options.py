@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -11,6 +12,7 @@ from halfbyte.quantize.onnx.recipe import PRESETS
 
 ATTENTION = ("auto", "int8", "floats")
 METHODS = ("auto", "weights", "dynamic", "static")
+ROUNDINGS = ("auto", "search", "gptq")
 
 
 @dataclass(frozen=True)
@@ -33,9 +35,16 @@ class Options:
         Type of activations in "static": "uint8" or "int8".
     per_channel : bool
         One scale for each channel of a weight in "dynamic" ("static" always has them).
+    tokenizer : path, optional
+        Of a text whose lines are samples: a tokenizer.json, or a folder with one; by default the
+        one beside the model, or in the folder above.
     keep : sequence of pairs of pattern and type
         Nodes and weights whose names match take this type; of several matches the last decides.
         Types are "int8", "int4", "fp16", "bf16", "fp32".
+    rounding : str
+        For int8 and int4 with weights in blocks: "search" looks for the best scales; "gptq" also
+        makes up for each rounding's error in the weights after it, by what enters matrices on the
+        samples. "auto" is gptq where there are samples.
     rtn : bool
         Round to nearest, without a search of scales.
     pure : bool
@@ -60,7 +69,9 @@ class Options:
     normalization: Normalization = field(default_factory=Normalization)
     activations: str = "uint8"
     per_channel: bool = False
+    tokenizer: str | os.PathLike[str] | None = None
     keep: Sequence[tuple[str, str]] = ()
+    rounding: str = "auto"
     rtn: bool = False
     pure: bool = False
     requantize: bool = False
@@ -87,5 +98,13 @@ class Options:
                 f"attention '{self.attention}': expected type 'int8' or 'int4' with weights in "
                 f"blocks, not type '{self.type}', method '{self.method}'"
             )
+        self._check_rounding(in_blocks=in_blocks)
         if self.fp16_io and self.type != "fp16":
             raise HalfbyteError(f"fp16 inputs and outputs: expected type 'fp16', not '{self.type}'")
+
+    def _check_rounding(self, *, in_blocks: bool) -> None:
+        if self.rounding not in ROUNDINGS:
+            raise HalfbyteError(f"rounding '{self.rounding}': expected one of {list(ROUNDINGS)}")
+        if self.rounding != "auto" and (self.rtn or not in_blocks):
+            what = "no rtn" if self.rtn else "type 'int8' or 'int4' with weights in blocks"
+            raise HalfbyteError(f"method '{self.rounding}': expected {what}")

@@ -19,6 +19,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from halfbyte.core.backends.cores import default_threads
@@ -37,7 +38,7 @@ from halfbyte.quantize.onnx.options import Options
 from halfbyte.quantize.onnx.output_quality import Outputs, may_run
 from halfbyte.quantize.onnx.recipe import Keep
 from halfbyte.quantize.onnx.rewriter import BITS, Rewriter
-from halfbyte.quantize.onnx.samples import SEED, Inputs
+from halfbyte.quantize.onnx.samples import SEED, Feeds, Inputs
 from halfbyte.quantize.onnx.sensitivity import MAX_LOSS, TOGETHER, Search
 from halfbyte.quantize.onnx.source import Source, element_bits, read_source
 from halfbyte.quantize.onnx.static import Static
@@ -70,6 +71,8 @@ def quantize(
     """See :func:`halfbyte.quantize.onnx.quantize_onnx`."""
     start = time.perf_counter()
     options.check()
+    if options.rounding == "gptq" and samples is None:
+        raise HalfbyteError("method 'gptq': expected samples of an ONNX model, --calibrate DATA")
     work = _Work(path, output, options, samples, threads, progress)
     while True:
         try:
@@ -125,6 +128,11 @@ class _Work:
             known = self.layers.get(row.name, row)
             self.layers[row.name] = replace(known, raised=known.raised or row.raised)
 
+    def _samples(self, inputs: Inputs) -> list[Feeds]:
+        if self.samples is None:
+            return []
+        return inputs.read(self.samples, self.options.normalization, self.options.tokenizer)
+
     def attempt(self, *, is_last: bool) -> Report:
         """Write the model; raises `_ImpreciseError` where another attempt may be better."""
         options, source = self.options, read_source(self.path)
@@ -132,7 +140,7 @@ class _Work:
         editor = _editor(source, options)
         inputs = Inputs(editor)
         if self._calibration is None:
-            given = inputs.read(self.samples, options.normalization) if self.samples else []
+            given = self._samples(inputs)
             self._calibration = Calibration(given or [inputs.random()], options.calibration)
         calibration, is_given = self._calibration, self.samples is not None
         runs = options.compare and may_run(source, is_given=is_given, what="outputs not compared")
@@ -266,8 +274,10 @@ def _rewriter(
             return {}
         return calibration.squares(editor) if is_given else _random_squares(editor)
 
+    compensates = is_given and options.rounding != "search" and not options.rtn
+    gram = partial(calibration.gram, editor) if compensates else None
     return WeightOnly(
-        editor, encoder, keep, options.type, measure, pure=options.pure, levels=levels
+        editor, encoder, keep, options.type, measure, gram, pure=options.pure, levels=levels
     )
 
 

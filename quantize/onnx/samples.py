@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ from halfbyte.quantize.onnx.editor import Editor
 from halfbyte.quantize.onnx.made_up import MIN_SOUND, picture, sound
 from halfbyte.quantize.onnx.nodes import is_op
 from halfbyte.quantize.onnx.picture_samples import SUFFIXES, Normalization, read_picture
+from halfbyte.quantize.onnx.text_samples import read_texts
 from halfbyte.room import available_bytes
 
 Array = npt.NDArray[Any]
@@ -103,13 +105,18 @@ class Inputs:
 
     # ---- from files -------------------------------------------------------------------------
 
-    def read(self, path: Path, normalization: Normalization) -> list[Feeds]:
-        """Samples of a .npz file, or of a folder of .npz, .npy and pictures.
+    def read(
+        self,
+        path: Path,
+        normalization: Normalization,
+        tokenizer: str | os.PathLike[str] | None = None,
+    ) -> list[Feeds]:
+        """Samples of a .npz file, of a folder of .npz, .npy and pictures, or of a text.
 
         In a .npz file, arrays have the names of inputs (or are in their order, `arr_0`, ...). Their
         first axis counts samples: where an array has as many dimensions as its input, each sample
         is a slice of length 1. Samples of different shapes are separate arrays: `name.0`, `name.1`,
-        ... In a folder, each file is one sample.
+        ... In a folder, each file is one sample. Any other file is a text (`text_samples`).
         """
         if path.is_dir():
             files = sorted(
@@ -119,10 +126,26 @@ class Inputs:
         elif path.suffix.lower() == ".npz":
             samples = self._many(path)
         else:
-            raise HalfbyteError(f"{path}: expected calibration data: a .npz file or a folder")
+            samples = self._texts(path, tokenizer)
         if not samples:
             raise HalfbyteError(f"{path}: found no samples: expected .npz, .npy or pictures")
         return samples
+
+    def _texts(self, path: Path, tokenizer: str | os.PathLike[str] | None) -> list[Feeds]:
+        if not path.is_file():
+            raise HalfbyteError(
+                f"{path}: expected calibration data: a text, a .npz file or a folder"
+            )
+        shapes = {value.name: self.shape(value) for value in self.values}
+        samples = read_texts(path, tokenizer, self.path, shapes)
+        top = max(int(feeds["input_ids"].max()) for feeds in samples)
+        if top >= (self._table_rows("input_ids") or math.inf):
+            raise HalfbyteError(
+                f"{path}: expected the model's tokenizer, found one with a token {top}, beyond its "
+                f"{self._table_rows('input_ids')}"
+            )
+        dtypes = {value.name: self.dtype(value) for value in self.values}
+        return [{n: x.astype(dtypes[n]) for n, x in feeds.items()} for feeds in samples]
 
     def _many(self, path: Path) -> list[Feeds]:
         arrays = read_npz(path)

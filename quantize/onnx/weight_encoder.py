@@ -15,16 +15,20 @@ import numpy.typing as npt
 from onnx import TensorProto
 
 from halfbyte.errors import FormatError
+from halfbyte.quantize import compensation
+from halfbyte.quantize.compensation import Gram
 from halfbyte.quantize.encode import SLICE, Codec
 from halfbyte.quantize.onnx import blocks
 from halfbyte.quantize.onnx.editor import TYPES, Editor, Weight
 from halfbyte.quantize.onnx.model_writer import Payload
 from halfbyte.quantize.onnx.numbers import FORMATS, F32Array, Numbers, dtype_of
 from halfbyte.quantize.report import Row, decibels
+from halfbyte.quantize.tuning.blas import single_threaded
 from halfbyte.weights import ScaledFormat
 
 U8 = npt.NDArray[np.uint8]
 Array = npt.NDArray[Any]
+Factors = tuple[F32Array, F32Array]  # as `compensation.factors` returns them
 
 
 @dataclass
@@ -108,6 +112,7 @@ class Encoder:
         rotated: bool = False,
         factor: float | F32Array = 1.0,
         importance: F32Array | None = None,
+        gram: Callable[[], Gram | None] = lambda: None,
         note: str = "",
     ) -> Result:
         """Quantized values uint8 [N, blocks, bytes] and scales [N, blocks] of Q8_0 or Q4_0.
@@ -129,6 +134,9 @@ class Encoder:
             Multiplies all weights, or each column, before the rotation.
         importance : float32 [K], optional
             Weight of each column's squared error in the search; by default all are equal.
+        gram : callable, optional
+            Returns the Gram matrix of the rows that the matrix multiplies, before `factor` and the
+            rotation: rounding then is that of `halfbyte.quantize.compensation`.
         """
         columns = by_rows == weight.transposed  # of the tensor as stored
         key = (
@@ -147,15 +155,16 @@ class Encoder:
         if flat:
             shape = (n, k * bits // 8)
         ones = np.ones(k, np.float32) if importance is None else importance
-        padded_importance = blocks.padded(ones[None])[0]
+        weights = blocks.padded(ones[None])[0]
 
         def parts() -> Iterator[Array]:
             take = numbers.take_columns if columns else numbers.take
+            factors = self._compensation(gram(), factor, rotated=rotated)
             step = max(1, SLICE // max(k, 1))
             for first in range(0, n, step):
                 x = blocks.padded(take(first, step) * np.asarray(factor, np.float32))
                 x = self.codec.hadamard(x) * np.float32(2) if rotated else x
-                encoded = self._encoded_blocks(format_, x, padded_importance, result)
+                encoded = self._encoded_blocks(format_, x, weights, factors, result)
                 part, scales[first : first + step] = blocks.split(encoded, bits)
                 yield part.reshape(len(x), -1)[:, : shape[1]] if flat else part
                 self.editor.source.file.forget()
@@ -167,11 +176,34 @@ class Encoder:
         self.results[key] = result
         return result
 
+    def _compensation(
+        self, gram: Gram | None, factor: float | F32Array, *, rotated: bool
+    ) -> Factors | None:
+        """What `compensation` needs, of rows that are divided by `factor` and rotated."""
+        if gram is None or self.rtn or not np.all(factor):
+            return None
+        scales = np.broadcast_to(np.asarray(factor, np.float32), len(gram.matrix))
+        h = gram.matrix / scales / scales[:, None]
+        for _ in range(2):  # rows, then columns
+            h = blocks.padded(h)
+            h = np.ascontiguousarray((self.codec.hadamard(h) if rotated else h).T)
+        with single_threaded():
+            return compensation.factors(h, gram.rows)
+
     def _encoded_blocks(
-        self, format_: type[ScaledFormat], x: F32Array, importance: F32Array, result: Result
+        self,
+        format_: type[ScaledFormat],
+        x: F32Array,
+        importance: F32Array,
+        factors: Factors | None,
+        result: Result,
     ) -> U8:
         """Rows of blocks; their errors are added to the result."""
-        if result.weighted is None:  # --rtn
+        if factors is not None:
+            result.weighted = None
+            with single_threaded():
+                encoded = compensation.compensated(x, *factors, format_, self.codec.steps)
+        elif result.weighted is None:  # --rtn
             encoded = self.codec.encode(format_, x)
         else:
             encoded, error = self.codec.search(format_, x, importance)

@@ -13,12 +13,14 @@ Both together reduce MiniLM's error (1 - cosine) to a third of that of plain blo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 from onnx import NodeProto, TensorProto, helper
 
 from halfbyte.core.ops.rotated import SIZE, fits, matrix
+from halfbyte.quantize.compensation import Gram
 from halfbyte.quantize.onnx import blocks
 from halfbyte.quantize.onnx.editor import MICROSOFT, Editor, Scope, Weight
 from halfbyte.quantize.onnx.importance import Importance
@@ -55,6 +57,11 @@ def tail_products(scope: Scope) -> set[str]:
     return products
 
 
+def _side(product: Product) -> tuple[str, bool]:
+    """A product's matrix, and whether it sums along the rows of the tensor as stored."""
+    return product.weight.name, product.by_rows == product.weight.transposed
+
+
 class WeightOnly(Rewriter):
     """Rewrites a model to use integer weights.
 
@@ -68,6 +75,9 @@ class WeightOnly(Rewriter):
     measure : callable
         Returns squares of values that products read, as far as they are known; its argument says
         whether norms could be smoothed with them. They weight errors in the search of scales too.
+    gram : callable, optional
+        Returns the Gram matrix of a value's rows, given its name and the channels of all values in
+        the order in which it will be called: matrices are rounded with compensation.
     """
 
     def __init__(
@@ -77,12 +87,15 @@ class WeightOnly(Rewriter):
         keep: Keep,
         type: str,
         measure: Callable[[bool], dict[str, F32Array]],
+        gram: Callable[[str, Mapping[str, int]], Gram | None] | None = None,
         *,
         pure: bool = False,
         levels: Mapping[str, int] | None = None,
     ) -> None:
         super().__init__(editor, encoder, keep, levels)
-        self.type, self.measure, self.pure = type, measure, pure
+        self.type, self.measure, self.gram, self.pure = type, measure, gram, pure
+        self._sizes: dict[str, int] = {}  # channels of the original's values that products read
+        self._reads: dict[tuple[str, bool], list[str]] = {}  # these values, by matrices
         self._columns: dict[str, F32Array] = {}  # factors of a product's columns, by its output
         self._rotated: dict[tuple[int, str], str] = {}  # by scope and value
         self._hadamard: tuple[str, ...] = ()  # constants: the shape of rows, and the matrix
@@ -91,6 +104,7 @@ class WeightOnly(Rewriter):
         self._tables = {w.name for _, _, w in self._table_reads()}
         self._shared = self._tables & {p.weight.name for p in self._products()}
         self._heads = tail_products(self.editor.main)
+        self._note_reads()
         groups = list(find_groups(self.editor, self._smoothable()))
         squares = self.measure(bool(groups))
         known = {p.node.output[0]: squares.get(p.node.input[0]) for p in self._products()}
@@ -102,6 +116,32 @@ class WeightOnly(Rewriter):
                 s = self._columns[output]
                 squares[product.node.input[0]] = before / (s * s)
         self._importance = Importance(self.editor, squares)
+
+    def _note_reads(self) -> None:
+        main = self.editor.main
+        for node in main.graph.node if self.gram else ():
+            product = find_product(self.editor, main, node)
+            if product is None or main.constant(node.input[0]) is not None:
+                continue
+            transposed = node.op_type == "Gemm" and attribute(node, "transA", 0)
+            if product.weight.name not in self._tables and not transposed:
+                self._sizes.setdefault(node.input[0], product.k)
+                names = self._reads.setdefault(_side(product), [])
+                names += [node.input[0]] * (node.input[0] not in names)
+
+    def _gram(self, side: tuple[str, bool]) -> Gram | None:
+        """That of all values that a matrix multiplies."""
+        total: Gram | None = None
+        if self.gram is None:
+            return None
+        for name in self._reads.get(side, ()):
+            gram = self.gram(name, self._sizes)
+            if gram is None:
+                return None
+            if total is not None:
+                gram = Gram(total.matrix + gram.matrix, total.rows + gram.rows)
+            total = gram
+        return total
 
     def _smoothable(self) -> Iterator[Product]:
         """Products of the main graph that are quantized and whose columns can be multiplied."""
@@ -135,7 +175,7 @@ class WeightOnly(Rewriter):
         result = self.encoder.blocks(
             weight, BITS[type_], by_rows=product.by_rows, rotated=rotated, factor=factor,
             importance=None if rotated else self._importance.of(scope, node.input[0], product.k),
-            note=self.notes.get(weight.name, ""),
+            gram=partial(self._gram, _side(product)), note=self.notes.get(weight.name, ""),
         )  # fmt: skip
         self.editor.import_microsoft()
         nodes = self._rotate_input(scope, node) if rotated else []

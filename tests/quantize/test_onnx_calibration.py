@@ -167,7 +167,8 @@ def test_samples_that_do_not_fit(tmp_path: Path) -> None:
     for path, message in (
         (file, "cannot be read"),
         (tmp_path / "none.npz", "cannot be read"),
-        (tmp_path / "m.onnx", r"expected calibration data: a \.npz file or a folder"),
+        (tmp_path / "m.onnx", "a text is for encoders"),
+        (tmp_path / "gone.txt", "expected calibration data: a text, a .npz file or a folder"),
         (folder, "found no samples"),
     ):
         with pytest.raises(HalfbyteError, match=message):

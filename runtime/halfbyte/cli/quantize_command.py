@@ -57,6 +57,7 @@ EXAMPLES = (
     "quantize stories.bin --bf16 --tokenizer tokenizer.bin",
     "quantize model.gguf --int4 --lora pirate.gguf=0.5 -o pirate-int4.gguf",
     "quantize encoder.onnx --int8                    writes encoder-int8.onnx",
+    "quantize encoder.onnx --int4 --calibrate lines.txt   less loss, in the same bytes",
     "quantize encoder.onnx --int8 --dynamic --per-channel",
     "quantize encoder.onnx --int8 --attention floats --external --no-compare",
     "quantize model.onnx --fp16 --fp16-io --keep '/decoder/*=fp32'",
@@ -144,8 +145,10 @@ def make_parser() -> Parser:
         help="default: <stem>-<type>.gguf or .onnx beside MODEL",
     )
     parser.add_argument(
-        "--tokenizer", type=Path, metavar="FILE", help="a llama2.c model's tokenizer file"
-    )
+        "--tokenizer", type=Path, metavar="FILE",
+        help="a llama2.c model's tokenizer file; with --calibrate TEXT of an ONNX model, its "
+        "tokenizer.json, if that is not beside it",
+    )  # fmt: skip
     parser.add_argument(
         "--keep", action="append", default=[], metavar="PATTERN=TYPE",
         help="another type for tensors whose names match; may be repeated, the last match applies",
@@ -162,15 +165,16 @@ def make_parser() -> Parser:
     )
     parser.add_argument(
         "--method", dest="rounding", choices=("rtn", *METHODS),
-        help="of language models: search looks for the best scales; gptq also makes up for each "
-        "rounding's error in the weights after it; tuned then learns scales until its answers are "
-        "nearest to the float model's (minutes); rtn is --rtn. Default: gptq with --calibrate, "
-        "otherwise search",
+        help="search looks for the best scales; gptq also makes up for each "
+        "rounding's error in the weights after it; tuned, of language models, then learns scales "
+        "until answers are nearest to the float model's (minutes); rtn is --rtn. Default: gptq "
+        "with --calibrate, otherwise search",
     )  # fmt: skip
     parser.add_argument(
         "--calibrate", type=Path, metavar="DATA",
         help="of language models: a text like those that it will see, which says which errors "
-        "matter; without one, gptq and tuned let the model write a text. Of ONNX models: sample "
+        "matter; without one, gptq and tuned let the model write a text. Of ONNX models: a text "
+        "for an encoder, whose lines are its inputs, or sample "
         "inputs, a .npz file with an array of samples for each input, or a folder of .npz, .npy "
         "and picture files, one sample each",
     )  # fmt: skip
@@ -310,15 +314,17 @@ def _quantize_gguf(options: argparse.Namespace, bar: Bar) -> Report:
 
 
 def _quantize_onnx(options: argparse.Namespace, bar: Bar) -> Report:
-    if options.tokenizer is not None:
-        raise HalfbyteError(f"{options.model}: --tokenizer is for llama2.c models")
+    if options.tokenizer is not None and options.calibrate is None:
+        raise HalfbyteError(
+            f"{options.model}: --tokenizer is for llama2.c models, and for a text of --calibrate"
+        )
     if options.lora:
         raise HalfbyteError(f"{options.model}: --lora is for language models")
     if options.kind is None:
         raise HalfbyteError(f"{options.model}: --bits and --size are for language models")
     if options.imatrix or options.write_imatrix:
         raise HalfbyteError(f"{options.model}: an imatrix is for language models")
-    if options.rounding not in (None, "rtn"):
+    if options.rounding == "tuned":
         raise HalfbyteError(f"{options.model}: --method {options.rounding} is for language models")
     numbers = {"mean": options.mean, "std": options.std}
     chosen = Options(
@@ -326,9 +332,11 @@ def _quantize_onnx(options: argparse.Namespace, bar: Bar) -> Report:
         method=options.method or "auto",
         calibration=options.calibration_method,
         normalization=Normalization(**{name: v for name, v in numbers.items() if v is not None}),
+        tokenizer=options.tokenizer,
         activations=options.activations,
         per_channel=options.per_channel,
         keep=[split_keep(text) for text in options.keep],
+        rounding=options.rounding if options.rounding in ("search", "gptq") else "auto",
         rtn=options.rtn or options.rounding == "rtn",
         pure=options.pure,
         requantize=options.requantize,
