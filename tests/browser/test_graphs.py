@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import threading
+import wave
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -278,6 +280,25 @@ FRAMED = """() => {
 }"""
 
 
+# How many samples a model is given of a file's sound, and what the page says of that
+SAMPLES = """async (bytes) => {
+  const { samplesOf, spanOf } = await import("./sound.mjs");
+  const sound = await samplesOf(new File([new Uint8Array(bytes)], "a.wav"));
+  return [sound.samples.length, spanOf(sound)];
+}"""
+
+
+def silence(seconds: int) -> bytes:
+    """A sound file in which nothing is heard."""
+    target = io.BytesIO()
+    with wave.open(target, "wb") as sound:
+        sound.setnchannels(1)
+        sound.setsampwidth(1)
+        sound.setframerate(8000)
+        sound.writeframes(b"\x80" * 8000 * seconds)
+    return target.getvalue()
+
+
 @pytest.mark.browser
 def test_see_and_hear(finder: Visitor, repository: Path) -> None:
     """A photo, a sign and a word, each with one click; and what the microphone hears."""
@@ -301,6 +322,18 @@ def test_see_and_hear(finder: Visitor, repository: Path) -> None:
     expect(finder.page.locator("#sense-problem")).to_have_text(
         "no.wav: not a sound that this browser can read"
     )
+    heard_of = finder.page.evaluate(SAMPLES, list(silence(130)))
+    assert heard_of == [120 * 16_000, "the first 120 of 130.0 s"]
+    finder.page.evaluate("""() => {
+      self.usual = self.fetch;
+      self.fetch = () => Promise.reject(new TypeError("offline"));
+    }""")
+    finder.page.click("#name-sample")
+    expect(finder.page.locator("#sense-problem")).to_have_text(
+        "coffee.jpg: its server does not answer, or this device is offline"
+    )
+    expect(finder.page.locator("#name-sample")).to_be_enabled()
+    finder.page.evaluate("self.fetch = self.usual")
     finder.page.screenshot(path=repository / "build/screenshots/senses.png", full_page=True)
     assert finder.page.evaluate("document.documentElement.scrollWidth") <= 360
 

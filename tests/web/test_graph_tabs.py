@@ -15,6 +15,7 @@ import pytest
 from onnx import TensorProto, helper
 from tests.formats.folders import write_json
 from tests.support import aio
+from tests.support.pdf_files import written
 from tests.text.encoders import encoders
 from tests.text.tokenizers.hugging_face import word_piece
 from tools.onnx_models import make
@@ -419,6 +420,41 @@ def classifier() -> bytes:
     )  # fmt: skip
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
     return bytes(model.SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("stopped", "expected"),
+    [
+        ("", {"search": "found", "onnx": "model"}),
+        ("onnx", {"search": "found", "onnx": "stopped"}),  # which waits
+        ("search", {"search": "stopped", "onnx": "model"}),
+    ],
+)
+def test_views_take_turns(encoder: list[File], stopped: str, expected: dict[str, str]) -> None:
+    """One that waits is answered in the end; what one view stops is its own."""
+    visit = Visit()
+    visit.ask("encoder", encoder)
+
+    async def go() -> None:
+        asked = {"ask": "search", "text": "A sentence of a few words. " * 100, "question": "a"}
+        search = asyncio.create_task(visit.handler.handle(json.dumps(asked)))
+        await asyncio.sleep(0)
+        opening = visit.handler.handle('{"ask": "open"}', [File("colours.onnx", classifier())])
+        waiting = asyncio.create_task(opening)
+        await asyncio.sleep(0)
+        if stopped:
+            await visit.handler.handle(json.dumps({"ask": "stop", "view": stopped}))
+        await asyncio.gather(search, waiting)
+
+    aio.run(go())
+    assert {message["view"]: message["event"] for message in visit.posted} == expected
+
+
+def test_a_pdf_without_text() -> None:
+    """Pages that were scanned are pictures; the text that was there before stays."""
+    posted = Visit().ask("pdf", [File("scan.pdf", written("", " "))])
+    assert posted["event"] == "error"
+    assert posted["text"] == "scan.pdf: has no text, perhaps only pictures of its pages"
 
 
 def test_any_model() -> None:

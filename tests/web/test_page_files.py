@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from halfbyte.web.graphs import hearing, search
 from halfbyte.web.site import PAGE
 
 IMPORT = re.compile(r'^import [^;]*?from "([\w./-]+)";$', re.MULTILINE)
@@ -65,3 +66,15 @@ def test_it_installs_as_an_app() -> None:
     assert [icon["purpose"] for icon in manifest["icons"]] == ["any", "maskable"]
     for icon in manifest["icons"]:
         assert ET.parse(PAGE / icon["src"]).getroot().tag.endswith("}svg")  # noqa: S314
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "value"),
+    [
+        ("sound.mjs", "LONGEST", hearing.MAX_SECONDS),
+        ("search.mjs", "LARGEST", 4 * search.MAX_CHARACTERS),  # bytes of a character
+    ],
+)
+def test_limits_that_python_has_too(module: str, name: str, value: int) -> None:
+    [found] = re.findall(rf"const {name} = ([\d_]+);", (PAGE / module).read_text())
+    assert int(found) == value

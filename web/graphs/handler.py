@@ -1,9 +1,9 @@
-"""Handles the page's requests for ONNX models, one at a time, and posts the results.
+"""Handles the page's requests for ONNX models, one after another, and posts the results.
 
 Runs inside Pyodide, like `halfbyte.web.engine`, the counterpart for language models. They share no
 interface: the engine has one method for each message, and streams pieces of text. A request here is
 a JSON object whose `ask` names it; every answer has the kind "graphs", an `event`, and the `view`
-that it is for: "search", "onnx" or "sense".
+that it is for: "search", "onnx" or "sense". Each view has at most one request.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ class Handler:
     ) -> None:
         self._post, self._backend = post, backend
         self._read = read
-        self._view, self._stopped, self._busy = "", False, False
+        self._view, self._stopped = "", False  # of the request that is being answered
+        self._turn = asyncio.Lock()
+        self._under_way: dict[str, asyncio.Task[Any] | None] = {}  # by view; they take turns
         self._search: Search | None = None
         self._parts: dict[str, Any] = {}  # of an encoder that is not complete
         self._opened: Opened | None = None
@@ -77,25 +79,36 @@ class Handler:
         """Answer one request; `files` are the page's files, or pixels by the input's name."""
         asked = json.loads(request)
         if asked["ask"] == "stop":
+            self._stop(asked.get("view", self._view))
+            return
+        view, task = self._tasks[asked["ask"]]
+        if view in self._under_way:
+            self._post_event("error", view, text="A model is already running: stop it first.")
+            return
+        self._under_way[view] = asyncio.current_task()
+        try:
+            async with self._turn:
+                self._stopped, self._view = False, view
+                await task(asked, files)
+        except asyncio.CancelledError:
+            self._post_event("stopped", view)
+        except TaskError as error:
+            self._post_event("writes", view, text=plain(error))
+        except Exception as error:
+            self._post_event("error", view, text=plain(error))
+        finally:
+            del self._under_way[view]
+
+    def _stop(self, view: str) -> None:
+        """End what a view has asked for, or waits for."""
+        if view not in self._under_way:
+            return
+        if view == self._view:
             self._stopped = True
             if self._fetching is not None:
                 self._fetching.cancel()
-            return
-        view, task = self._tasks[asked["ask"]]
-        if self._busy:
-            self._post_event("error", view, text="A model is already running: stop it first.")
-            return
-        self._busy, self._stopped, self._view = True, False, view
-        try:
-            await task(asked, files)
-        except asyncio.CancelledError:
-            self._say("stopped")
-        except TaskError as error:
-            self._say("writes", text=plain(error))
-        except Exception as error:
-            self._say("error", text=plain(error))
-        finally:
-            self._busy = False
+        elif (task := self._under_way[view]) is not None:
+            task.cancel()  # it waits for its turn
 
     def _say(self, event: str, **content: Any) -> None:
         self._post_event(event, self._view, **content)
@@ -179,6 +192,8 @@ class Handler:
             texts.append(page())
             progress(number + 1, len(pages))
             await asyncio.sleep(0)
+        if not any(map(str.strip, texts)):
+            raise HalfbyteError(f"{file.name}: has no text, perhaps only pictures of its pages")
         self._say("text", text="\n\n".join(texts))
 
     async def _find(self, asked: Request, files: Any) -> None:

@@ -50,7 +50,10 @@ export function graphs(send, settings, visit, toLanguage) {
     open: (name) => views[name].open?.(),
     drop: (name, files, place, handed) =>
       (name === "onnx" && views.sense.take(files, views.onnx.takes, place)) || views[name].take(files, handed),
-    stop: (name) => views[name].stop(),
+    stop(name) {
+      views[name].stop();
+      if (name === "onnx") views.sense.stop();
+    },
     lost: () => Object.values(views).forEach((view) => view.lost()),
     receive({ view, event, ...content }) {
       views[view].on[event]?.(content);

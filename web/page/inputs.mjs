@@ -1,6 +1,6 @@
 // The form for a model's inputs: a picture, a sound, a text, or numbers.
-import { make } from "./show.mjs";
-import { RATE, record, samplesOf } from "./sound.mjs";
+import { fileOf, make } from "./show.mjs";
+import { RATE, record, samplesOf, spanOf } from "./sound.mjs";
 
 const MAX_SIDE = 4096;  // pixels
 const FOLLOW = ["mask", "types", "positions"];  // computed from a text's tokens
@@ -73,9 +73,6 @@ function giver(text, source, take, report) {
   return button;
 }
 
-const fetched = (name) => async () => new File([await (await fetch(name)).blob()], name);
-const recorded = async () => new File([await record()], "the recording");
-
 function picture(input, problem) {
   const chosen = numbers(input, [["picture", "A picture"]]);
   const file = make("input", { type: "file", accept: "image/*", class: "unseen-file" });
@@ -89,7 +86,7 @@ function picture(input, problem) {
   const size = make("div", { class: "controls" }, labelled("Height", height), labelled("Width", width));
   size.hidden = !input.open.some((place) => input.shape[place] > 4);
   const options = make("div", { class: "picture" }, make("div", { class: "row wraps" }, file, choose,
-    giver("Look at the photo", fetched("coffee.jpg"), (photo) => take(photo), problem), canvas), size,
+    giver("Look at the photo", () => fileOf("coffee.jpg"), (photo) => take(photo), problem), canvas), size,
     make("div", { class: "controls" }, labelled("Values", scale), labelled("Fit", fit), labelled("Invert ", invert)));
   let bitmap;
   const draw = () => {
@@ -141,9 +138,10 @@ function sound(input, problem) {
   let samples;
 
   async function take(from) {
-    samples = await samplesOf(await from.arrayBuffer(), from.name, Number(rate.value));
+    const sound = await samplesOf(from, Number(rate.value));
+    ({ samples } = sound);
     given = from;
-    heard.textContent = `${from.name}: ${(samples.length / Number(rate.value)).toFixed(1)} s, ${samples.length.toLocaleString("en")} samples`;
+    heard.textContent = `${from.name}: ${spanOf(sound)}, ${samples.length.toLocaleString("en")} samples`;
     chosen.fill.value = "sound";
     chosen.update();
     showOptions();
@@ -151,7 +149,7 @@ function sound(input, problem) {
 
   const report = (error) => problem(error.message);
   const options = make("div", {}, make("div", { class: "row wraps" }, file, choose,
-    giver("Record", recorded, take, problem), giver("Hear the word", fetched("speech.wav"), take, problem)), heard,
+    giver("Record", record, take, problem), giver("Hear the word", () => fileOf("speech.wav"), take, problem)), heard,
   make("div", { class: "controls" }, labelled("Samples per second", rate)));
   const showOptions = () => { options.hidden = chosen.fill.value !== "sound"; };
   chosen.fill.addEventListener("change", showOptions);

@@ -1,6 +1,6 @@
 // The view of any ONNX model: its inputs, runs and outputs.
 import { inputs } from "./inputs.mjs";
-import { $, classes, make, megabytes, milliseconds, notices } from "./show.mjs";
+import { $, classes, make, milliseconds, notices, share } from "./show.mjs";
 
 const isSense = (file) => /^(image|audio)\//.test(file.type);
 
@@ -70,7 +70,7 @@ export function onnx(ask, side, names, visit) {
   const declared = ({ name, type, declared: shape }) => `${name}: ${type} [${shape.join(", ")}]`;
 
   const on = {
-    progress: ({ text, done, total }) => wait(`${text}: ${megabytes(done)} of ${megabytes(total)}`, done, total),
+    progress: ({ text, done, total }) => wait(share(text, done, total), done, total),
     model: (model) => {
       ready = true;
       given = model.fresh ? opening : [...given, ...opening];

@@ -1,6 +1,6 @@
 // The view of search by meaning: a text, a question, and the passages nearest to it.
 import { markEncoder } from "./models.mjs";
-import { $, make, megabytes, milliseconds, notices } from "./show.mjs";
+import { $, make, megabytes, milliseconds, notices, share } from "./show.mjs";
 
 const QUESTIONS = [
   "What can we do with the kids on a rainy day?",
@@ -9,13 +9,29 @@ const QUESTIONS = [
   "Was the town ever destroyed?",
 ];
 
+const LARGEST = 4_000_000;  // bytes of a text: a million characters, of four bytes at most
+const MARKS = { 0xfffe: "utf-16le", 0xfeff: "utf-16be" };  // of byte orders, as a file's first two bytes
+
+const isText = ({ name, type }) => /\.(txt|md|csv|log|rst|srt|tex)$/i.test(name) || type.startsWith("text/");
+
+// The text of a file, in whichever encoding it is.
+async function textOf(file) {
+  if (file.size > LARGEST) throw new Error(`${file.name}: ${megabytes(file.size)}: expected at most ${megabytes(LARGEST)}`);
+  const bytes = new Uint8Array(await file.arrayBuffer());
+  try {
+    return new TextDecoder(MARKS[256 * bytes[0] + bytes[1]] ?? "utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    return new TextDecoder("windows-1252").decode(bytes);
+  }
+}
+
 // `visit` opens a model by its address, `toLanguage` one that writes, which the search has no use for.
 export function search(ask, side, encoder, { visit, toLanguage }) {
   const { wait, problem } = notices("search-");
   const given = $("document").value;
   const card = side("search", {
     drop: "Drop a text, a PDF or an encoder here (GGUF, or ONNX with its tokenizer.json), or",
-    accept: ".gguf,.onnx,.json,.txt,.md,.pdf",
+    accept: ".gguf,.onnx,.json,.txt,.md,.pdf,text/*",
     take,
     more: "encoder-more",
   });
@@ -28,17 +44,25 @@ export function search(ask, side, encoder, { visit, toLanguage }) {
   let parts = [];  // the files of an incomplete encoder
   let opening = [];  // files that are being opened, or `{ url }`
   let handed = false;  // whether the tab that writes has given them
+  let lacking = false;  // whether the site's encoder was stopped, or could not be fetched
+  let searches = false;  // whether to search once it has come after all
   let next;  // what to do once the current request has ended
 
   const fetched = (files) => (files[0]?.url ? files[0] : { files });
   const fetching = () => Boolean(opening[0]?.url);
 
+  // Nothing is under way any more, and perhaps there is no encoder.
+  function ended() {
+    opening = [];
+    [lacking, searches] = [!ready && Boolean(encoder.model) && !own.length, false];
+    if (!ready) begun = false;
+    end();
+  }
+
   function update() {
-    $("search-run").disabled = !ready || busy;
-    $("search-stop").disabled = !(busy && (ready || fetching()));
-    $("encoder-load").disabled = busy;
-    $("document").readOnly = busy;
-    card.busy(busy);
+    $("search-run").disabled = busy || !(ready || lacking);
+    $("search-stop").disabled = !busy;
+    $("document").readOnly = busy && ready;
     $("questions").hidden = $("document").value !== given;
     $("passages").setAttribute("aria-busy", String(busy));
   }
@@ -67,22 +91,30 @@ export function search(ask, side, encoder, { visit, toLanguage }) {
     $("text-label").htmlFor = editing ? "document" : "";
   }
 
-  // Files: a model, its tokenizer, or a text to search.
+  // Files: a model, its tokenizer, or a text to search. They wait for what is under way to end, but a
+  // text does not wait for the first encoder, and other models come instead of it.
   async function take(files, given = false) {
-    if (busy && !given) return;
-    const text = files.find((file) => /\.(txt|md)$/i.test(file.name) || file.type === "text/plain");
+    const text = files.find(isText);
     const pdf = files.find((file) => /\.pdf$/i.test(file.name) || file.type === "application/pdf");
-    if (pdf) {
-      begin("Reading the PDF", { ask: "pdf" }, [pdf]);
+    if (busy && !given && (ready || pdf)) {
+      next = () => take(files);
       return;
     }
-    if (text) {
-      $("document").value = await text.text();
-      edit(true);
-      update();
-      return;
+    if (pdf) begin("Reading the PDF", { ask: "pdf" }, [pdf]);
+    else if (text) await show(text);
+    else load(files, given);
+  }
+
+  // Shows a file's text, to be searched.
+  async function show(file) {
+    problem("");
+    try {
+      $("document").value = await textOf(file);
+    } catch (error) {
+      problem(error.message);
     }
-    load(files, given);
+    edit(true);
+    update();
   }
 
   // Loads an encoder after the current request, which is stopped.
@@ -96,6 +128,22 @@ export function search(ask, side, encoder, { visit, toLanguage }) {
     [opening, handed] = [files, given];
     const [{ url }] = files;
     begin("Loading the model", url ? { ask: "fetch", url, keep } : { ask: "encoder" }, url ? undefined : files);
+  }
+
+  // The site's encoder is downloaded when the tab is first opened.
+  function open() {
+    if (begun) return;
+    if (own.length) {
+      load(own);
+      return;
+    }
+    begun = true;
+    if (!encoder.model) {
+      card.note($("no-encoder").content.cloneNode(true));
+      return;
+    }
+    const address = (name) => new URL(encoder[name], location.href).href;
+    begin("Starting", { ask: "fetch", model: address("model"), tokenizer: address("tokenizer") });
   }
 
   function showText(pieces) {
@@ -131,7 +179,7 @@ export function search(ask, side, encoder, { visit, toLanguage }) {
 
   const on = {
     progress: ({ text, unit, done, total }) => wait(
-      unit === "bytes" ? `${text}: ${megabytes(done)}${total ? ` of ${megabytes(total)}` : ""}` : `${text}: ${done} of ${total}`,
+      unit === "bytes" ? share(text, done, total) : `${text}: ${done} of ${total}`,
       done, total),
     waiting: ({ text }) => {
       parts.push(...opening);
@@ -152,6 +200,8 @@ export function search(ask, side, encoder, { visit, toLanguage }) {
       card.show(model, facts);
       $("hits").replaceChildren();
       edit(true);
+      if (searches) $("search-form").requestSubmit();
+      searches = false;
     },
     read: ({ pieces, passages, each, cut, width }) => {
       facts = [...facts.slice(0, 1), `vectors of ${width.toLocaleString("en")} numbers`];
@@ -176,9 +226,8 @@ export function search(ask, side, encoder, { visit, toLanguage }) {
       update();
     },
     stopped: () => {
-      opening = [];
       $("search-state").textContent = "Stopped.";
-      end();
+      ended();
     },
     writes: ({ text }) => {
       const files = opening;
@@ -188,8 +237,7 @@ export function search(ask, side, encoder, { visit, toLanguage }) {
       else toLanguage(fetched(files));
     },
     error: ({ text }) => {
-      opening = [];
-      end();
+      ended();
       problem(text);
     },
   };
@@ -197,13 +245,18 @@ export function search(ask, side, encoder, { visit, toLanguage }) {
   $("search-form").addEventListener("submit", (event) => {
     event.preventDefault();
     if ($("search-run").disabled) return;
+    if (!ready) {
+      searches = true;
+      open();
+      return;
+    }
     $("search-state").textContent = "";
     const prompts = [$("question-prompt").value, $("passage-prompt").value];
     begin("Searching", { ask: "search", text: $("document").value, question: $("question").value, prompts });
   });
   $("encoder-form").addEventListener("submit", (event) => {
     event.preventDefault();
-    if (!busy) visit($("encoder-url").value, "search");
+    visit($("encoder-url").value, "search");
   });
   $("search-stop").addEventListener("click", () => ask({ ask: "stop" }));
   $("edit").addEventListener("click", () => {
@@ -236,20 +289,6 @@ export function search(ask, side, encoder, { visit, toLanguage }) {
       [opening, parts, next] = [[], [], undefined];
       end();
     },
-    // The site's encoder is downloaded when the tab is first opened.
-    open() {
-      if (begun) return;
-      if (own.length) {
-        load(own);
-        return;
-      }
-      begun = true;
-      if (!encoder.model) {
-        card.note($("no-encoder").content.cloneNode(true));
-        return;
-      }
-      const address = (name) => new URL(encoder[name], location.href).href;
-      begin("Starting", { ask: "fetch", model: address("model"), tokenizer: address("tokenizer") });
-    },
+    open,
   };
 }

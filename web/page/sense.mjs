@@ -1,7 +1,7 @@
 // See and hear: what a picture shows, the text in it, and the speech in a sound, one click away.
 import { pixels } from "./inputs.mjs";
-import { $, classes, make, megabytes, milliseconds, notices } from "./show.mjs";
-import { RATE, RECORDED, record, samplesOf } from "./sound.mjs";
+import { $, classes, fileOf, make, milliseconds, notices, share } from "./show.mjs";
+import { LONGEST, RATE, RECORDED, record, samplesOf, spanOf } from "./sound.mjs";
 
 const NAMED_SIDE = 224;  // pixels of the square that is named: the middle of a picture
 const SIDE = 640;  // pixels of a picture's longer side
@@ -54,7 +54,7 @@ export function sense(ask, models) {
   const { wait, problem } = notices("sense-");
   const present = Boolean(models.finder);
   let busy = false;
-  let samples;
+  let sound;
 
   function update() {
     for (const button of document.querySelectorAll(".sense button, .sense input")) button.disabled = busy || !present;
@@ -71,64 +71,75 @@ export function sense(ask, models) {
 
   function end() {
     busy = false;
+    $("sense-cancel").hidden = true;
     wait();
     update();
   }
 
   const address = (name) => new URL(models[name], location.href).href;
 
-  function name(bitmap) {
-    begin("Looking at the picture");
+  // Does something with what `source` gives; until then the page shows that it waits for it.
+  async function using(text, source, use) {
+    begin(text);
+    try {
+      await use(await source());
+    } catch (error) {
+      end();
+      problem(error.message);
+    }
+  }
+
+  // Draws a file's picture, large as it may be, and lets it go.
+  async function drawn(file, draw) {
+    let bitmap;
+    try {
+      bitmap = await createImageBitmap(file);
+    } catch {
+      throw new Error(`${file.name}: not a picture that this browser can read`);
+    }
+    try {
+      return draw(bitmap);
+    } finally {
+      bitmap.close();
+    }
+  }
+
+  async function name(file) {
+    const middle = await drawn(file, (bitmap) => {
+      drawPicture($("named"), bitmap, 1);
+      return pixels(make("canvas"), bitmap, NAMED_SIDE, NAMED_SIDE, "crop");
+    });
     $("named").hidden = false;
     $("names").replaceChildren();
-    drawPicture($("named"), bitmap, 1);
-    const middle = pixels(make("canvas"), bitmap, NAMED_SIDE, NAMED_SIDE, "crop");
     ask({ ask: "name", namer: address("namer"), names: address("names") }, { pixels: middle });
   }
 
   function see() {
     const { width, height } = $("seen");
-    begin("Reading the picture");
     $("seen").hidden = false;
     $("lines").replaceChildren();
     const all = new Uint8Array(context().getImageData(0, 0, width, height).data.buffer);
     ask({ ask: "see", width, height, finder: address("finder"), reader: address("reader") }, { pixels: all });
   }
 
-  async function hear(data, name) {
-    try {
-      samples = await samplesOf(data, name);
-    } catch (error) {
-      end();
-      problem(error.message);
-      return;
-    }
-    begin("Listening");
-    ask({ ask: "hear", listener: address("listener") }, { samples: new Uint8Array(samples.buffer) });
+  async function hear(file) {
+    sound = await samplesOf(file);
+    ask({ ask: "hear", listener: address("listener") }, { samples: new Uint8Array(sound.samples.buffer) });
   }
 
-  // Gives the picture of a file to `use`.
-  async function takePicture(file, use) {
-    let bitmap;
-    try {
-      bitmap = await createImageBitmap(file);
-    } catch {
-      problem(`${file.name}: not a picture that this browser can read`);
-      return;
-    }
-    use(bitmap);
-  }
-
-  const nameFile = (file) => takePicture(file, name);
-  const readFile = (file) => takePicture(file, (bitmap) => {
-    drawPicture($("seen"), bitmap, MULTIPLE);
+  const nameFile = (file) => using("Looking at the picture", () => file, name);
+  const readFile = (file) => using("Reading the picture", () => file, async () => {
+    await drawn(file, (bitmap) => drawPicture($("seen"), bitmap, MULTIPLE));
     see();
   });
-
-  const takeSound = async (file) => hear(await file.arrayBuffer(), file.name);
+  const takeSound = (file) => using("Listening", () => file, hear);
+  const recorded = () => record().catch(({ message }) => { throw new Error(`The microphone cannot be used: ${message}`); });
 
   const on = {
-    progress: ({ text, done, total }) => wait(`${text}: ${megabytes(done)} of ${megabytes(total)}`, done, total),
+    progress: ({ text, done, total }) => {
+      wait(share(text, done, total), done, total);
+      $("sense-cancel").hidden = false;
+    },
     named: ({ best, seconds }) => {
       end();
       $("names").replaceChildren(classes(best, "What the picture shows"));
@@ -146,39 +157,23 @@ export function sense(ask, models) {
     heard: ({ parts, seconds }) => {
       end();
       $("heard").hidden = false;
-      drawSound(samples, parts);
+      drawSound(sound.samples, parts);
       const span = ([first, last]) => `${first.toFixed(1)} – ${last.toFixed(1)} s`;
       $("parts").replaceChildren(...parts.map((part) => make("li", { textContent: span(part) })));
-      $("sense-state").textContent = `${parts.length || "no"} part${parts.length === 1 ? "" : "s"} with speech, found in ${milliseconds(seconds)} ms`;
+      $("sense-state").textContent = `${parts.length || "no"} part${parts.length === 1 ? "" : "s"} with speech${sound.seconds > LONGEST ? ` in ${spanOf(sound)}` : ""}, found in ${milliseconds(seconds)} ms`;
     },
+    stopped: end,
     error: ({ text }) => {
       end();
       problem(text);
     },
   };
 
-  $("name-sample").addEventListener("click", async () => {
-    const answer = await fetch("coffee.jpg");
-    await takePicture(await answer.blob(), name);
-  });
-  $("see-sample").addEventListener("click", () => {
-    drawSign();
-    see();
-  });
-  $("hear-sample").addEventListener("click", async () => {
-    begin("Listening");
-    const answer = await fetch("speech.wav");
-    await hear(await answer.arrayBuffer(), "speech.wav");
-  });
-  $("record").addEventListener("click", async () => {
-    try {
-      begin(`Recording for ${RECORDED} seconds`);
-      await hear(await record(), "the recording");
-    } catch (error) {
-      end();
-      problem(`The microphone cannot be used: ${error.message}`);
-    }
-  });
+  $("sense-cancel").addEventListener("click", () => ask({ ask: "stop" }));
+  $("name-sample").addEventListener("click", () => using("Looking at the picture", () => fileOf("coffee.jpg"), name));
+  $("see-sample").addEventListener("click", () => using("Reading the picture", drawSign, see));
+  $("hear-sample").addEventListener("click", () => using("Listening", () => fileOf("speech.wav"), hear));
+  $("record").addEventListener("click", () => using(`Recording for ${RECORDED} seconds`, recorded, hear));
   for (const [id, take] of [["name-file", nameFile], ["see-file", readFile], ["hear-file", takeSound]]) {
     $(id).addEventListener("change", () => {
       const [file] = $(id).files;
@@ -201,6 +196,7 @@ export function sense(ask, models) {
       else return false;
       return true;
     },
+    stop: () => { if (busy) ask({ ask: "stop" }); },
     lost: end,
   };
 }

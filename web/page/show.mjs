@@ -14,9 +14,10 @@ export const megabytes = (bytes) => {
   return `${value >= 100 ? value.toFixed(0) : value.toFixed(value >= 1 ? 1 : 2)} MB`;
 };
 
-// How much of a file has arrived.
-export const share = (text, done, total) =>
-  `${text}: ${megabytes(done)} of ${megabytes(total)}, ${Math.floor((100 * done) / total)}\u00a0%`;
+// How much of a file has arrived, whose `total` a server may not say.
+export const share = (text, done, total) => (total
+  ? `${text}: ${megabytes(done)} of ${megabytes(total)}, ${Math.floor((100 * done) / total)}\u00a0%`
+  : `${text}: ${megabytes(done)}`);
 
 export const milliseconds = (seconds) => {
   const value = 1000 * seconds;
@@ -32,6 +33,15 @@ export function make(tag, properties = {}, ...children) {
   }
   element.append(...children);
   return element;
+}
+
+// Replaces a list's items, in which the focus stays at its place; in an empty one it goes to what folds it.
+export function refill(list, items) {
+  const place = [...list.querySelectorAll("button")].indexOf(document.activeElement);
+  list.replaceChildren(...items);
+  if (place < 0) return;
+  const buttons = [...list.querySelectorAll("button")];
+  (buttons[place] ?? buttons.at(-1) ?? list.closest("details")?.querySelector("summary"))?.focus();
 }
 
 // `alone` is why there is only one thread.
@@ -91,4 +101,12 @@ export function notices(prefix) {
       if (text) alert.scrollIntoView({ block: "nearest" });
     },
   };
+}
+
+// A file of the page.
+export async function fileOf(name) {
+  const answer = await fetch(name).catch(() => { throw new Error(`${name}: its server does not answer, or this device is offline`); });
+  if (!answer.ok) throw new Error(`${name}: the server answered ${answer.status}`);
+  const content = await answer.blob();
+  return new File([content], name, { type: content.type });
 }

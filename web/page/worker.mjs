@@ -123,7 +123,7 @@ async function graphs({ view, request, files }) {
   try {
     const handle = await handler();
     if (request.ask === "pdf") await (await started).pyodide.loadPackage("pypdf", { messageCallback() {}, errorCallback() {} });
-    await handle(request, files);
+    await handle({ ...request, view }, files);
   } catch (error) {
     say("graphs", { event: "error", view, text: plain(error) });
   }
