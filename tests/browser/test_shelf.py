@@ -38,8 +38,11 @@ ADDRESSES = {
     "hf.co/org/name": f"{HUB}/org/name/resolve/main/a-Q4_0-00001-of-00002.gguf",
     f"{HUB}/org/name:iq4_xs": f"{HUB}/org/name/resolve/main/a-IQ4_XS.gguf",
     "org/name:F32": f"{HUB}/org/name/resolve/main/a-F32.gguf",
+    f"{HUB}/org/name/tree/main": f"{HUB}/org/name/resolve/main/a-Q4_0-00001-of-00002.gguf",
+    f"{HUB}/org/name/?library=gguf": f"{HUB}/org/name/resolve/main/a-Q4_0-00001-of-00002.gguf",
+    "hf.co/org/name/blob/main/b.gguf": f"{HUB}/org/name/resolve/main/b.gguf",
 }
-TRICKY = 'One "morning", `Tom` ${had} a \\new'  # what code has to escape
+TRICKY = 'One "morning", `Tom` ${had} a \\new </script>'  # what code has to escape
 ADDRESS = "text => import('./models.mjs').then(({ addressOf }) => addressOf(text))"
 
 

@@ -3,10 +3,10 @@ import { chat } from "./chat.mjs";
 import { copying } from "./code.mjs";
 import { isolate, keepSite } from "./isolate.mjs";
 import { life } from "./life.mjs";
-import { absolute, shelf, showModel, wanted } from "./models.mjs";
+import { absolute, link, shelf, showModel, wanted } from "./models.mjs";
 import { opening } from "./opening.mjs";
 import { python } from "./python.mjs";
-import { $, megabytes, notices, share } from "./show.mjs";
+import { $, notices, share } from "./show.mjs";
 import { lacking } from "./storage.mjs";
 import { storyView } from "./story.mjs";
 import { openTab, tablist } from "./tabs.mjs";
@@ -40,7 +40,7 @@ const { start, send } = python({
 });
 const story = storyView();
 const texts = writer({ send, problem, update });
-const views = { text: story, chat: chat({ write: texts.write, problem }) };
+const views = { text: story, chat: chat({ write: texts.write, problem, enter: () => choose("chat") }) };
 const models = opening({ state, settings, send, problem, load, request, busy: texts.busy });
 const alive = life({ state, wait, start, abandon: texts.abandon, restarted: models.restarted, update });
 
@@ -67,7 +67,7 @@ function showTemperature(value) {
 
 // The chat needs a model with a template: the site may have one.
 function choose(name) {
-  if (name === "chat" && !state.talks && !state.loading) request({ kind: "load", url: absolute(state.site.chat_model), keep: false });
+  if (name === "chat" && !state.talks && !state.loading && state.site.chat_model) request({ kind: "load", url: absolute(state.site.chat_model), keep: false });
   show(name);
 }
 
@@ -93,11 +93,11 @@ const onMessage = {
   },
   step: ({ text }) => wait(text),
   fetched: ({ done, total }) => wait(done < total ? share("Loading Python", done, total) : "Starting Python", done, total),
-  progress: ({ done, total }) => wait(
-    total ? share("Loading the model", done, total) : `Loading the model: ${megabytes(done)}`, done, total),
+  progress: ({ done, total }) => wait(share("Loading the model", done, total), done, total),
   model: (model) => {
     state.given = state.asked;
     state.address = state.given?.url ?? "";
+    if (state.given && !state.given.keep) link("", location.hash);
     settled();
     problem("");
     showModel(model);
@@ -132,6 +132,7 @@ const onMessage = {
     else state.restarted = false;
     send({ kind: "shelf" });
     if (!again && wanted()) models.visit(wanted(), false);
+    else if (!again && views.chat.resumes()) choose("chat");
     else if (!again) tell();
     state.again = undefined;
     if (!query.has("fresh")) keepSite(() => { document.documentElement.dataset.kept = "yes"; });

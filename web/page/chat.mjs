@@ -1,6 +1,6 @@
 // The view of a conversation: keeps the messages, asks for an answer to all of them, and stores
 // conversations in the browser.
-import { $, make } from "./show.mjs";
+import { $, make, refill } from "./show.mjs";
 import { store } from "./storage.mjs";
 
 const KEPT = "halfbyte-chats";
@@ -21,11 +21,13 @@ function format(element, html) {
   element.classList.add("formatted");
 }
 
-export function chat({ write, problem }) {
+// `enter` shows the view of the conversation, with a model that talks.
+export function chat({ write, problem, enter }) {
   let messages = [];
   let answer;  // the element of the answer that is being generated
   let id = Date.now();  // of the conversation
   let chats = store.read(KEPT) ?? [];
+  let resumed;  // a kept conversation that is shown, and goes on with whichever model is opened
 
   // Pixels by which the conversation's end is below the field's top, and so not seen.
   const below = () => $("chat-log").getBoundingClientRect().bottom - $("chat-form").getBoundingClientRect().top;
@@ -99,12 +101,13 @@ export function chat({ write, problem }) {
     if ($("send").disabled || $("anew").disabled) return;
     const { content } = messages[place - 1];
     cut(place - 1);
-    ask(content);
+    if (ask(content)) $("chat-log").focus({ preventScroll: true });
   }
 
   function begin() {
     id = Date.now();
     messages = [];
+    resumed = undefined;
     $("chat-log").replaceChildren();
     $("chat-speed").textContent = "";
     problem("");
@@ -115,29 +118,47 @@ export function chat({ write, problem }) {
     add("system", system);
   }
 
-  function save() {
-    const title = messages.find(({ role }) => role === "user").content.slice(0, 60);
-    chats = [{ id, title, messages }, ...chats.filter((other) => other.id !== id)].slice(0, MAX_KEPT);
-    store.write(KEPT, chats);
+  // What the browser keeps: another tab of the page may have changed it.
+  const kept = () => store.read(KEPT) ?? chats;
+
+  // Keeps these conversations, the oldest only if there is room.
+  function keep(list) {
+    chats = list;
+    let count = list.length;
+    while (!store.write(KEPT, list.slice(0, count)) && count) count -= 1;
     showChats();
   }
 
+  function save() {
+    const title = messages.find(({ role }) => role === "user").content.slice(0, 60);
+    keep([{ id, title, messages }, ...kept().filter((other) => other.id !== id)].slice(0, MAX_KEPT));
+  }
+
+  // Shows a kept conversation, from whichever view.
+  function resume(one) {
+    if ($("chat-log").getAttribute("aria-busy") === "true") {
+      problem("An answer is being generated. Stop it first (or press Esc).");
+      return;
+    }
+    problem("");
+    resumed = one;
+    enter();
+    restore();
+  }
+
+  function restore() {
+    ({ id, messages } = resumed);
+    cut(messages.length);
+    reveal();
+  }
+
   function showChats() {
-    $("chats").hidden = !chats.length;
-    $("chat-list").replaceChildren(...chats.map((one) => {
-      const show = make("button", { type: "button", class: "tool", textContent: one.title });
-      show.addEventListener("click", () => {
-        if ($("anew").disabled) return;
-        ({ id, messages } = one);
-        cut(messages.length);
-        reveal();
-      });
+    $("chats").hidden = !chats.length || $("views").hidden;
+    refill($("chat-list"), chats.map((one) => {
+      const show = make("button", { type: "button", class: "tool", dir: "auto", textContent: one.title });
+      show.addEventListener("click", () => resume(one));
       const remove = make("button", { type: "button", class: "tool", "aria-label": `Remove “${one.title}”`, textContent: "✕" });
-      remove.addEventListener("click", () => {
-        chats = chats.filter((other) => other !== one);
-        store.write(KEPT, chats);
-        showChats();
-      });
+      remove.addEventListener("click", () => keep(kept().filter((other) => other.id !== one.id)));
       return make("li", { class: "row" }, show, remove);
     }));
   }
@@ -167,7 +188,15 @@ export function chat({ write, problem }) {
       });
       save();
     },
-    loaded: begin,
+    resumes: () => Boolean(resumed),
+    loaded() {
+      const one = resumed;
+      begin();
+      showChats();
+      if (!one) return;
+      resumed = one;
+      restore();
+    },
   };
 
   function ask(content) {
@@ -175,6 +204,7 @@ export function chat({ write, problem }) {
     const question = { role: "user", content };
     const asked = [...messages, question].map((message) => ({ role: message.role, content: message.content }));
     if (!write(view, { kind: "chat", messages: asked })) return false;
+    resumed = undefined;
     messages.push(question);
     offer();
     addQuestion(content);
@@ -201,6 +231,11 @@ export function chat({ write, problem }) {
   $("anew").addEventListener("click", () => {
     begin();
     $("message").focus();
+  });
+  window.addEventListener("storage", ({ key }) => {
+    if (key !== KEPT) return;
+    chats = kept();
+    showChats();
   });
   showChats();
   return view;

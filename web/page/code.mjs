@@ -2,6 +2,9 @@
 import { $ } from "./show.mjs";
 
 const text = (value) => JSON.stringify(value);
+const inScript = (value) => text(value).replaceAll("<", "\\u003c");  // no "</script>", which would end it
+// In a string of Python, within a template of JavaScript
+const inTemplate = (value) => inScript(value).replaceAll("\\", "\\\\").replaceAll("`", "\\`").replaceAll("$", "\\$");
 
 function asPython({ name, prompt, length, temperature }) {
   return `import halfbyte
@@ -19,15 +22,15 @@ function asHtml({ url, prompt, length, temperature }) {
 <meta charset="utf-8">
 <p id="story"></p>
 <script type="module">
-  const { loadPyodide } = await import(${text(`${site}pyodide/pyodide.mjs`)});
+  const { loadPyodide } = await import(${inScript(`${site}pyodide/pyodide.mjs`)});
   const pyodide = await loadPyodide({ packages: ["numpy", "halfbyte"] });
   const story = document.getElementById("story");
   pyodide.globals.set("write", (piece) => story.append(piece));
   await pyodide.runPythonAsync(\`
 import halfbyte
 
-model = await halfbyte.load_url(${text(url)})
-async for piece in model.astream(${text(prompt).replaceAll("\\", "\\\\").replaceAll("`", "\\`").replaceAll("$", "\\$")}, max_tokens=${length}, temperature=${temperature}):
+model = await halfbyte.load_url(${inTemplate(url)})
+async for piece in model.astream(${inTemplate(prompt)}, max_tokens=${length}, temperature=${temperature}):
     write(piece)
 \`);
 </script>

@@ -1,9 +1,11 @@
 // The models that a page can open: by file, by address, or from those that the browser keeps.
-import { $, make, megabytes, runsOn, showMemory } from "./show.mjs";
+import { $, make, megabytes, refill, runsOn, showMemory } from "./show.mjs";
 import { store } from "./storage.mjs";
 
 const HUB = "https://huggingface.co";
-const PREFIX = /^(?:https?:\/\/)?(?:www\.)?(?:hf\.co|huggingface\.co)\/(?![^:]*\/(?:blob|resolve)\/)/;
+const ON_HUB = /^(?:https?:\/\/)?(?:www\.)?(?:hf\.co|huggingface\.co)\//;
+const FILE_PAGE = /^[^:]*\/(?:blob|resolve)\//;
+const AFTER_NAME = /\/?(?:\/tree\/main\/?)?(?:[?#].*)?$/;  // of a repository's page
 const NAME = /^([\w.-]+\/[\w.-]+)(?:[:/]([\w./-]+))?$/;
 const NO_MODEL = /(?<!-00001)-of-\d{5}\.gguf$|(?:^|[/._-])(?:mmproj|imatrix)/i;  // other parts, pictures
 const KINDS = {  // of files, the preferred first; as `halfbyte pull` prefers them
@@ -31,7 +33,10 @@ function tagged(type) {
 // that a name without one means. Throws if there is none.
 export async function addressOf(text, kind = "gguf") {
   const given = text.trim();
-  const [, repository, wanted] = NAME.exec(given.replace(PREFIX, "")) ?? [];
+  const path = given.replace(ON_HUB, "");
+  const onHub = path !== given;
+  if (onHub && FILE_PAGE.test(path)) return `${HUB}/${path.replace("/blob/", "/resolve/")}`;
+  const [, repository, wanted] = NAME.exec(onHub ? path.replace(AFTER_NAME, "") : given) ?? [];
   if (!repository) return given.replace("/blob/", "/resolve/");
   const file = /\.(gguf|onnx)$/i.test(wanted) ? wanted : await chosen(repository, kind, wanted);
   return `${HUB}/${repository}/resolve/main/${file}`;
@@ -50,13 +55,22 @@ async function chosen(repository, kind, tag) {
   return best ?? names[0];
 }
 
+// A file's name in an address as people read it, unless its percent signs mean nothing.
+function decoded(name) {
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return name;
+  }
+}
+
 // The shelf: models that the browser keeps; encoders stand in the tab for search once it was opened.
 // `open` and `remove` are called with an address.
 export function shelf({ open, remove }) {
   const fill = (prefix, models) => {
     $(`${prefix}shelf-box`).hidden = !models.length;
-    $(`${prefix}shelf`).replaceChildren(...models.map(({ url, size, total }) => {
-      const name = decodeURIComponent(url.split(/[?#]/)[0].split("/").pop());
+    refill($(`${prefix}shelf`), models.map(({ url, size, total }) => {
+      const name = decoded(url.split(/[?#]/)[0].split("/").pop());
       const button = make("button", { type: "button", class: "tool", title: url }, `${name} `,
         make("span", { class: "unit", textContent: total ? `${megabytes(size)} of ${megabytes(total)}` : megabytes(size) }));
       button.addEventListener("click", () => open(url));
@@ -91,11 +105,14 @@ export const absolute = (address) => new URL(address, location.href).href;
 // The address of a model in the page's own address: a link to the page with that model.
 export const wanted = () => new URL(location.href).searchParams.get("model");
 
-// `tab` is the one in which it opens.
-export function link(url, tab) {
+// Gives the page's address that of a model, "" for none, and the tab in which it opens; `replaces`
+// the address, where nobody has moved from it.
+export function link(url, tab, replaces = false) {
   const there = new URL(location.href);
-  if (wanted() === url && there.hash === tab) return;
-  there.searchParams.set("model", url);
+  if ((wanted() ?? "") === url && there.hash === tab) return;
+  if (url) there.searchParams.set("model", url);
+  else there.searchParams.delete("model");
   there.hash = tab;
-  history.pushState(null, "", there);
+  if (replaces) history.replaceState(null, "", there);
+  else history.pushState(null, "", there);
 }

@@ -35,23 +35,27 @@ export function opening({ state, settings, send, problem, load, request, busy })
       const url = await addressOf(text, tab === "onnx" ? "onnx" : "gguf");
       persist();
       if (tab === "onnx" || isGraph(url)) {
-        if (isGraph(url)) link(url, "#onnx");
+        if (isGraph(url)) link(url, "#onnx", !touches);
         open("onnx");
         (await graphs).fetch("onnx", url);
         return;
       }
       if (tab === "search" || isEncoder(url)) {
-        await toSearch({ url, keep: true });
+        await toSearch({ url, keep: true, replaces: !touches });
         return;
       }
-      link(url, location.hash);
+      link(url, location.hash, !touches);
       const message = { kind: "load", url, keep: true };
       if (touches) request(message);
       else load(message);
     } catch (error) {
-      if (openTab() === "language") problem(error.message);
-      else (await graphs).problem(openTab(), error.message);
+      await refused(error);
     }
+  }
+
+  async function refused({ message }) {
+    if (openTab() === "language") problem(message);
+    else (await graphs).problem(openTab(), message);
   }
 
   // Back and Forward: the model that the page had there, instead of one that is being loaded.
@@ -59,23 +63,24 @@ export function opening({ state, settings, send, problem, load, request, busy })
     moved = state.loading && Boolean(state.asked);
     if (moved) send({ kind: "cancel" });
     if (state.loading) return;
-    const url = wanted();
-    if ((url ?? "") === state.address) return;
-    if (url && (isGraph(url) || isEncoder(url))) {
-      (await graphs)?.fetch(isGraph(url) ? "onnx" : "search", url);
-      return;
+    try {
+      const url = wanted() && await addressOf(wanted());
+      if ((url || "") === (state.given?.keep ? state.address : "")) return;  // the page's own have none there
+      if (url && (isGraph(url) || isEncoder(url))) (await graphs)?.fetch(isGraph(url) ? "onnx" : "search", url);
+      else if (url) request({ kind: "load", url, keep: true });
+      else request({ kind: "load", url: absolute(state.site.model), keep: false });
+    } catch (error) {
+      await refused(error);
     }
-    if (url) request({ kind: "load", url: await addressOf(url), keep: true });
-    else request({ kind: "load", url: absolute(state.site.model), keep: false });
   }
 
   // Gives an encoder, by its address or its files, to the search, which then does not fetch the
   // site's. What was `handed` over from here does not come back.
-  async function toSearch({ url, files, keep }, handed = false) {
+  async function toSearch({ url, files, keep, replaces }, handed = false) {
     const all = await views();
     if (url) all.fetch("search", url, keep, handed);
     else all.drop("search", files, document.body, handed);
-    if (keep) link(url, "#search");
+    if (keep) link(url, "#search", replaces);
     open("search");
   }
 
@@ -92,7 +97,8 @@ export function opening({ state, settings, send, problem, load, request, busy })
     if (openTab() === "language" && files.some((file) => /\.onnx$/i.test(file.name))) open("onnx");
     if (openTab() === "onnx" && files.some((file) => /\.gguf$/i.test(file.name))) open("language");
     if (openTab() !== "language") (await graphs)?.drop(openTab(), files, place);
-    else if (!busy() && !state.loading) request({ kind: "file", files });
+    else if (busy() || state.loading) problem("The page is at work with its model. Wait, or stop it, and drop the file again.");
+    else request({ kind: "file", files });
   }
 
   function listen() {

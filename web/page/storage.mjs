@@ -18,7 +18,11 @@ const local = attempt(() => self.localStorage);
 // Values that this browser keeps for the page; without a storage, only until it is left.
 export const store = {
   read: (key) => attempt(() => JSON.parse(local.getItem(key))),
-  write: (key, value) => attempt(() => local.setItem(key, JSON.stringify(value))),
+  // Returns whether there was room.
+  write: (key, value) => attempt(() => {
+    local.setItem(key, JSON.stringify(value));
+    return true;
+  }) ?? false,
 };
 
 export async function openCache(name) {

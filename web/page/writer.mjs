@@ -1,5 +1,5 @@
 // Texts that are being generated, one at a time: the story that the page begins by itself, and what
-// the user asks for, which comes instead.
+// the user asks for, which comes instead. A model is loaded once a text has been stopped.
 import { curve } from "./curve.mjs";
 import { $, megabytes } from "./show.mjs";
 
@@ -11,11 +11,11 @@ export function writer({ send, problem, update }) {
   let running = false;
   let unasked = false;  // whether the text is the page's own first story
   let touched = false;  // whether the page has told its story, or the user has begun something
-  let next;  // what the user has asked for instead of that story
+  let next;  // what is to begin once the present text has ended, which is being stopped
   let shown;  // the view whose text is being generated
   const curves = { speed: curve("speed-curve", (value) => `${speed(value)} tokens/s`), memory: curve("memory-curve", megabytes) };
 
-  // Begins what was asked for instead of the page's own story, which has ended.
+  // Begins what was asked for instead of the text that has ended.
   function proceed() {
     const act = next;
     next = undefined;
@@ -23,10 +23,10 @@ export function writer({ send, problem, update }) {
     return Boolean(act);
   }
 
-  // Does what the user asks for, after the page's own story has been stopped.
+  // Does what needs the model for itself, after a text has been stopped.
   function instead(act) {
     touched = true;
-    if (!unasked) return act();
+    if (!running) return act();
     next = act;
     return send({ kind: "stop" });
   }
@@ -58,6 +58,21 @@ export function writer({ send, problem, update }) {
     return true;
   }
 
+  // Whether the text is the page's own story, and is not wanted any more.
+  const dropped = () => unasked && Boolean(next);
+
+  function end(result) {
+    problem("");
+    $("decode-speed").textContent = result.decode_speed ? speed(result.decode_speed) : "–";
+    if (result.decode_speed) curves.speed.end(result.decode_speed);
+    $("prompt-speed").textContent = speed(result.prompt_speed);
+    $("first-token").textContent = (1000 * result.first_token).toFixed(0);
+    shown.speed.textContent = `${tokens(result.tokens)}${result.stopped ? ", stopped" : ""}`;
+    $("status").textContent = `${shown.speed.textContent}: ${$("decode-speed").textContent} tokens per second`;
+    shown.done(result);
+    update();
+  }
+
   return {
     write,
     instead,
@@ -78,12 +93,12 @@ export function writer({ send, problem, update }) {
     },
     // Python has failed at what it was asked for; returns whether something else is begun instead.
     failed() {
-      if (running && !next) shown.done();
+      if (running && !dropped()) shown.done();
       running = unasked = false;
       return proceed();
     },
     piece({ text, tokens: count, decode_speed: now, heap, ...more }) {
-      if (next) return;
+      if (dropped()) return;
       shown.piece(text, more);
       if (!now) return;
       $("decode-speed").textContent = speed(now);
@@ -92,17 +107,10 @@ export function writer({ send, problem, update }) {
       shown.speed.textContent = `${tokens(count)}, ${speed(now)} tokens/s`;
     },
     done(result) {
+      const ended = !dropped();
       running = unasked = false;
-      if (proceed()) return;
-      problem("");
-      $("decode-speed").textContent = result.decode_speed ? speed(result.decode_speed) : "–";
-      if (result.decode_speed) curves.speed.end(result.decode_speed);
-      $("prompt-speed").textContent = speed(result.prompt_speed);
-      $("first-token").textContent = (1000 * result.first_token).toFixed(0);
-      shown.speed.textContent = `${tokens(result.tokens)}${result.stopped ? ", stopped" : ""}`;
-      $("status").textContent = `${shown.speed.textContent}: ${$("decode-speed").textContent} tokens per second`;
-      shown.done(result);
-      update();
+      if (ended) end(result);
+      proceed();
     },
   };
 }
