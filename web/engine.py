@@ -325,7 +325,15 @@ def markdown_renderer() -> Callable[[str], str] | None:
         text: str = self.renderToken(tokens, at, options, env)
         return text
 
+    def open_cell(self: Any, tokens: Any, at: int, options: Any, env: Any) -> str:
+        if style := tokens[at].attrs.pop("style", ""):  # which the page's policy forbids
+            tokens[at].attrs["class"] = style.replace("text-align:", "to-")
+        text: str = self.renderToken(tokens, at, options, env)
+        return text
+
     markdown.add_render_rule("link_open", open_link)
+    for cell in ("th_open", "td_open"):
+        markdown.add_render_rule(cell, open_cell)
     render: Callable[[str], str] = markdown.enable("table").disable("image").render
     return render
 

@@ -131,3 +131,19 @@ def test_axe_finds_nothing(guest: User) -> None:
         guest.page.click(f"#{tab}-tab")
         assert violations(guest) == {}, tab
     guest.page.screenshot(path=REPOSITORY / "build/screenshots/first.png")
+
+
+def test_words_without_spaces_stay_in_the_window(guest: User) -> None:
+    """Such as names of files, wherever the page may name one."""
+    guest.ready()
+    for tab in ("language", "search", "onnx"):
+        guest.page.click(f"#{tab}-tab")
+        guest.page.evaluate("""() => {
+          for (const element of document.querySelectorAll("p:not(.headline), [id$=wait-text]")) {
+            if (!element.firstElementChild) element.textContent = "x".repeat(300);
+          }
+          for (const wait of document.querySelectorAll(".wait")) wait.hidden = false;
+        }""")
+        for width in WIDTHS[:2]:
+            guest.page.set_viewport_size({"width": width, "height": 700})
+            assert guest.page.evaluate("document.documentElement.scrollWidth") <= width, tab

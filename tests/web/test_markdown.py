@@ -16,6 +16,10 @@ CASES = {
         'rel="noopener noreferrer">a</a></p>'
     ),
     "<img src=x onerror=alert(1)>": "<p>&lt;img src=x onerror=alert(1)&gt;</p>",
+    "| a |\n|--:|\n| 1 |": (  # without a style, which the page's policy forbids
+        '<table>\n<thead>\n<tr>\n<th class="to-right">a</th>\n</tr>\n</thead>\n<tbody>\n<tr>\n'
+        '<td class="to-right">1</td>\n</tr>\n</tbody>\n</table>'
+    ),
 }
 
 
