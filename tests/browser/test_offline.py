@@ -31,6 +31,13 @@ class Once(Handler):
     protocol_version = "HTTP/1.0"
 
 
+class Gateway(Once):
+    """What stands before a server that has ended."""
+
+    def do_GET(self) -> None:
+        self.send_error(502)
+
+
 def server_of(site: Site, port: int = 0) -> Server:
     server = Server(site, port)
     server.RequestHandlerClass = Once
@@ -68,6 +75,11 @@ def test_without_its_server(browser: Browser, site: Site, golden: str) -> None:
             assert user.run() == golden
             assert user.page.title().startswith("halfbyte")
             assert len(user.requests) > requests
+            gateway = server_of(site, port)
+            gateway.RequestHandlerClass = Gateway
+            with in_thread(gateway):
+                user.page.reload()
+                user.ready()
             with in_thread(server_of(newer(site), port)):
                 user.page.reload()
                 assert user.page.title().startswith("newer ")

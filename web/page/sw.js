@@ -12,6 +12,7 @@ const ISOLATION = {
   "Cross-Origin-Resource-Policy": "same-origin",
 };
 let site;  // a promise of site.json's content
+let away = false;  // whether the server did not answer when it was asked last
 
 self.addEventListener("install", () => self.skipWaiting());
 self.addEventListener("activate", (event) => event.waitUntil(self.clients.claim()));
@@ -20,7 +21,9 @@ const address = (name, hash) => new URL(`${name}?${hash}`, self.registration.sco
 
 async function ask() {
   const late = new Promise((_, reject) => { setTimeout(reject, PATIENCE); });
-  return Promise.race([fetch("site.json", { cache: "no-cache" }), late]);
+  const answer = await Promise.race([fetch("site.json", { cache: "no-cache" }), late]);
+  if (answer.status >= 500) throw new Error(`a proxy answers ${answer.status} for it`);
+  return answer;
 }
 
 async function look() {
@@ -28,7 +31,9 @@ async function look() {
   let answer;
   try {
     answer = await ask();
+    away = false;
   } catch {
+    away = true;
     return (await cache.match("site.json"))?.json() ?? { files: {} };
   }
   const found = await answer.clone().json().catch(() => ({}));
@@ -39,7 +44,7 @@ async function look() {
   await cache.put("site.json", answer).catch(() => {});  // a full storage
   const current = new Set(Object.entries(found.files).map(([name, hash]) => address(name, hash)));
   for (const { url } of await cache.keys()) {
-    if (url.includes("?") && !current.has(url)) await cache.delete(url);
+    if (url.startsWith(self.registration.scope) && url.includes("?") && !current.has(url)) await cache.delete(url);
   }
   return found;
 }
@@ -56,7 +61,11 @@ async function keep(name, hash, answer) {
 function nameOf({ url }) {
   const { scope } = self.registration;
   if (!url.startsWith(scope)) return undefined;
-  return decodeURIComponent(url.slice(scope.length).replace(/[?#].*/, "")).replace(/(^|\/)$/, "$1index.html");
+  try {
+    return decodeURIComponent(url.slice(scope.length).replace(/[?#].*/, "")).replace(/(^|\/)$/, "$1index.html");
+  } catch {
+    return undefined;  // percent signs that mean nothing
+  }
 }
 
 // The policy of a file: that of its folder's page, or the site's; undefined for files beside it.
@@ -72,7 +81,10 @@ async function find(event, name) {
   if (request.mode === "navigate") site = look();
   const known = await (site ??= look());
   const cache = await caches.open(CACHE);
-  if (name === "site.json") return fetch(request).catch(async (error) => (await cache.match(name)) ?? Promise.reject(error));
+  if (name === "site.json") {
+    const last = await cache.match(name);
+    return away && last ? last : fetch(request).catch((error) => last ?? Promise.reject(error));
+  }
   const hash = known.files[name];
   const kept = hash && await cache.match(address(name, hash));
   if (kept) return kept;
