@@ -32,7 +32,7 @@ F32Array = npt.NDArray[np.float32]
 GOLDENS = Path(__file__).with_name("goldens")
 COLUMNS = 64  # tokens whose logits are stored
 _GAINS = (".weight", "_scalar", ".scale", "_scale")  # ends of names
-_SHIFTED = re.compile(r"(gemma[23]?|nemotron)\b")  # models whose gains lack one
+_SHIFTED = re.compile(r"(gemma[23]?|vaultgemma|nemotron)\b")  # models whose gains lack one
 
 
 def config(name: str) -> dict[str, Any]:

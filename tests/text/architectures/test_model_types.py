@@ -39,9 +39,12 @@ MORE = [
     "gemma4_unified_text",
     "glm4_moe",
     "glm4_moe_lite",
+    "granite_swa",
     "granitemoeshared",
+    "hyperclovax",
     "internlm3",
     "iquestcoder",
+    "jais2",
     "jamba",
     "minicpm3",
     "mllama_text_model",
@@ -53,6 +56,7 @@ MORE = [
     "qwen3_vl_moe_text",
     "qwen3_vl_text",
     "solar_open",
+    "vaultgemma",
     "youtu",
 ]  # beyond the sixty; fmt: skip
 ENCODERS = [
@@ -268,6 +272,8 @@ REFUSED = [
     ("minicpm3", {"max_position_embeddings": 64}, "expected 64 or more, found 48"),
     ("jamba", {"attn_layer_offset": 4}, "'attn_layer_offset': expected 0 to 3, found 4"),
     ("jamba", {"expert_layer_offset": "1"}, "'expert_layer_offset': expected 0 to 1, found '1'"),
+    ("granite_swa", {"layer_rope_theta": [0, 1, 2, 2]}, "expected 4 of one number and 0"),
+    ("jais2", {"hidden_act": "silu"}, "'hidden_act': expected 'relu2', found 'silu'"),
     ("jamba", {"mamba_proj_bias": True}, "'mamba_proj_bias': expected False, found True"),
 ]  # fmt: skip
 

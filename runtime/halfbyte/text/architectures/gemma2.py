@@ -28,12 +28,12 @@ build = partial(_block.build, BLOCK)
 _LAYERS_27B = 46  # only this size scales by dim / heads, which llama.cpp's files do not say
 
 
-def translate(config: Translation) -> None:
+def translate(config: Translation, architecture: str = "gemma2") -> None:
     """Translate a config.json into GGUF's terms."""
     keys = config.keys
     keys.expect("hidden_activation", "gelu_pytorch_tanh", None)
     keys.expect("use_bidirectional_attention", False, None)
-    config.decoder("gemma2", 256)
+    config.decoder(architecture, 256)
     config.rope()
     layers = config.local_layers(lambda layer: layer % 2 == 0)
     config.windows(layers)
@@ -58,9 +58,9 @@ def translate(config: Translation) -> None:
     config.tied = keys.boolean("tie_word_embeddings", True)
 
 
-def read_config(file: ModelFile) -> Config:
+def read_config(file: ModelFile, architecture: str = "gemma2") -> Config:
     """Hyperparameters from metadata, under ``gemma2.*``."""
-    keys = Keys(file, "gemma2")
+    keys = Keys(file, architecture)
     dim, heads = keys.size("embedding_length", 1 << 20), keys.size("attention.head_count", 1 << 12)
     wide = (dim / heads) ** -0.5 if keys.size("block_count", 1 << 10) == _LAYERS_27B else 0.0
     return _block.read_config(
