@@ -27,7 +27,8 @@ from halfbyte.onnx.files.model import Graph, Model, Node
 from halfbyte.onnx.forms import Forms
 from halfbyte.onnx.reference import Definition, lookup
 from halfbyte.onnx.shared_weights import SharedWeights
-from halfbyte.onnx.size_arrays import empty, is_sized, now, results_of
+from halfbyte.onnx.size_arrays import empty, is_sized, now
+from halfbyte.onnx.sized_nodes import results_of
 from halfbyte.onnx.sizes import FixedSizeError
 from halfbyte.onnx.values import Array, Operand, Unknown, Value, aligned, dtype_of, key_of
 from halfbyte.onnx.work import MAX_FOLDED, WORK, bytes_given, exact_work, folded, work_of

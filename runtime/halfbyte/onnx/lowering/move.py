@@ -19,7 +19,7 @@ from halfbyte.onnx.lowering.registry import lower
 from halfbyte.onnx.lowering.strides import Dimension, broadcast, joined, planned, row_major
 from halfbyte.onnx.lowering.tables import embedded
 from halfbyte.onnx.reference.arrays import axes_of, axis_of
-from halfbyte.onnx.size_arrays import bounds
+from halfbyte.onnx.sized_nodes import bounds
 from halfbyte.onnx.sizes import broadcast_shapes
 from halfbyte.onnx.values import (
     Array,
