@@ -7,34 +7,22 @@ numbers becomes a condition, so that the program serves all calls whose sizes fu
 NumPy, raises `FixedSizeError`: then the capture is repeated with that size as it is.
 
 Formulas are polynomials with whole coefficients in the sizes of inputs and in quotients and
-remainders of such polynomials. Bounds of all sizes decide most comparisons without a condition.
+remainders of such polynomials; `size_conditions` has what is known of them.
 """
 
 from __future__ import annotations
 
-import collections
 import functools
 import math
-import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, TypeGuard
 
 import numpy as np
 
 from halfbyte.core.buffer import Buffer, ComputedSize
-from halfbyte.onnx.formulas import (
-    Terms,
-    added,
-    product,
-    quotient_and_rest,
-    scaled,
-    substituted,
-    written,
-)
+from halfbyte.onnx.formulas import Terms, added, product, quotient_and_rest, scaled, written
+from halfbyte.onnx.size_conditions import SizeConditions
 
-Bounds = tuple[int, int]
-
-SMALLEST = 2  # a size of 1 broadcasts, so programs for it differ
 LARGEST = 2**31 - 1  # kernels take 32 bits
 
 
@@ -54,7 +42,7 @@ class Later:
         raise NotImplementedError
 
 
-class Sizes:
+class Sizes(SizeConditions):
     """The sizes of one capture, and the conditions under which its program is right.
 
     Parameters
@@ -82,14 +70,10 @@ class Sizes:
         largest: Mapping[str, int],
         places: Mapping[str, Sequence[tuple[str, int]]],
     ) -> None:
-        self.values, self.places = dict(values), dict(places)
+        super().__init__(values, largest)
+        self.places = dict(places)
         self.recording = True
         self.constants: dict[Buffer, Later] = {}
-        self._bounds: dict[str, Bounds] = {v: (SMALLEST, largest[v]) for v in values}
-        self._needs: dict[str, set[str]] = {v: {v} for v in values}  # variables in each factor
-        self._equal: dict[str, Terms] = {}  # a variable -> what a condition says that it is
-        self._quotients: dict[str, tuple[Terms, Terms, str]] = {}  # factors that are no variables
-        self._conditions: dict[str, tuple[Terms, str, bool]] = {}  # by their text
 
     def variable(self, name: str) -> Any:
         """The size of this name."""
@@ -102,76 +86,9 @@ class Sizes:
 
     def quotient(self, x: Terms, y: Terms, value: int, sign: str) -> Any:
         """``x // y`` or ``x % y``, of which no formula of polynomials is known."""
-        left, right = self.bounds(x), self.bounds(y)
-        if right[0] < 1:
+        if self.bounds(y)[0] < 1:
             raise FixedSizeError(self.variables(x) | self.variables(y))
-        code = f"(({written(x)}){sign}({written(y)}))"
-        corners = [a // b for a in left for b in right]
-        self._bounds[code] = (min(corners), max(corners)) if sign == "//" else (0, right[1] - 1)
-        self._needs[code] = self.variables(x) | self.variables(y)
-        self._quotients[code] = x, y, sign
-        return self.size({(code,): 1}, value)
-
-    def variables(self, terms: Terms) -> set[str]:
-        """The variables that a formula depends on."""
-        return {name for factors in terms for factor in factors for name in self._needs[factor]}
-
-    def bounds(self, terms: Terms) -> Bounds:
-        """Least and greatest value that a formula may have."""
-        low = high = 0
-        for factors, number in terms.items():
-            ends = [number]
-            for factor in factors:
-                ends = [a * b for a in ends for b in self._bounds[factor]]
-                ends = [min(ends), max(ends)]
-            low, high = low + min(ends), high + max(ends)
-        return low, high
-
-    def decide(self, terms: Terms, sign: str, met: bool) -> bool:
-        """Whether ``terms sign 0`` holds; a condition, unless it always or never does."""
-        terms = self._reduced(self.simplest(terms))
-        low, high = self.bounds(terms)
-        always = {"==": low == high == 0, "<": high < 0, "<=": high <= 0}[sign]
-        never = {"==": low > 0 or high < 0, "<": low >= 0, "<=": low > 0}[sign]
-        if always or never:
-            return always
-        self._conditions[f"{written(terms)} {sign} 0"] = terms, sign, met
-        if met and sign == "==":
-            self._solve(terms)
-        return met
-
-    def _reduced(self, terms: Terms) -> Terms:
-        """A formula with the same sign, without factors that all terms have."""
-        common = collections.Counter(next(iter(terms), ()))
-        for factors in terms:
-            common &= collections.Counter(factors)
-        for factor in [*common]:
-            if self._bounds[factor][0] < 1:
-                del common[factor]
-        number = math.gcd(*terms.values()) or 1
-        return {
-            tuple(sorted((collections.Counter(factors) - common).elements())): own // number
-            for factors, own in terms.items()
-        }
-
-    def _solve(self, terms: Terms) -> None:
-        """Remember what an equation says about one of its variables."""
-        for factors, number in terms.items():
-            name = factors[0] if len(factors) == 1 else ""
-            elsewhere = {f for other in terms for f in other if other != factors}
-            free = name in self.values and name not in self._equal and abs(number) == 1
-            if free and not any(name in self._needs[factor] for factor in elsewhere):
-                self._equal[name] = {f: -n * number for f, n in terms.items() if f != factors}
-                return
-
-    def simplest(self, terms: Terms) -> Terms:
-        """The formula with all equations applied, so that equal sizes have equal formulas."""
-        for _ in range(len(self._equal)):
-            if not any(name in factors for name in self._equal for factors in terms):
-                break
-            for name, rest in self._equal.items():
-                terms = substituted(terms, name, rest)
-        return terms
+        return self.size({(self.quotient_factor(x, y, sign),): 1}, value)
 
     def computed(self, size: NamedSize) -> ComputedSize:
         """A named size of a program, with the same formula.
@@ -186,35 +103,6 @@ class Sizes:
         if size.value < 0 or max(-low, high) > LARGEST:
             raise FixedSizeError(self.variables(terms))
         return ComputedSize(written(terms), high, functools.partial(self.value, terms))
-
-    def fits(self, values: Mapping[str, int]) -> bool:
-        """Whether the program is right for these values."""
-        return all(
-            SMALLEST <= value <= self._bounds[name][1] for name, value in values.items()
-        ) and all(
-            _HOLDS[sign](self.value(terms, values), 0) == met
-            for terms, sign, met in self._conditions.values()
-        )
-
-    def value(self, terms: Terms, values: Mapping[str, int]) -> int:
-        """A formula's value for these values of the variables."""
-        total = 0
-        for factors, number in terms.items():
-            for factor in factors:
-                own = values.get(factor)
-                number *= self._quotient(factor, values) if own is None else own
-            total += number
-        return total
-
-    def _quotient(self, factor: str, values: Mapping[str, int]) -> int:
-        x, y, sign = self._quotients[factor]
-        a, b = self.value(x, values), self.value(y, values)
-        return a // b if sign == "//" else a % b
-
-
-_HOLDS: dict[str, Callable[[int, int], bool]] = {
-    "==": operator.eq, "<": operator.lt, "<=": operator.le,
-}  # fmt: skip
 
 
 class NamedSize:

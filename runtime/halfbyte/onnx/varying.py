@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from halfbyte.onnx.files.model import Graph
-from halfbyte.onnx.sizes import SMALLEST, Sizes
+from halfbyte.onnx.size_conditions import SMALLEST
+from halfbyte.onnx.sizes import Sizes
 
 MAX_CAPTURES = 16  # with named sizes; models whose conditions keep failing get a program per shape
 ROOM = 1.5  # memory for sizes up to the next power of two after so many times the present one
