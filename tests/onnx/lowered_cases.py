@@ -688,11 +688,20 @@ def fused_norms() -> Iterator[Case]:
         yield g.case()
 
 
+def whole_numbers() -> Iterator[Case]:
+    """Rounding to 16-bit integers and back."""
+    yield case("QuantizeDequantize", N.f(3, 4), one(0.01), known=[1], domain=OWN, low=-9, high=90)
+    g = _Chain("fused-16-bits", 21)
+    names = g.w(one(0.001)), g.w(one(30000, np.uint16))
+    g.do("DequantizeLinear", g.do("QuantizeLinear", g.x(N.f(2, 3, 8)), *names), *names)
+    yield g.case()
+
+
 def all_cases() -> list[Case]:
     """The cases of all families."""
     families = (
         elementwise, views, parts, pads, recurrent, reductions, norms, windows, products, attention,
         quantized, patterns, transposed_windows, resizes, channels_last,
-        logarithms, quantized_attention,
+        logarithms, quantized_attention, whole_numbers,
     )  # fmt: skip
     return [one_case for family in families for one_case in family()]

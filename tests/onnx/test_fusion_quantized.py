@@ -10,8 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto
-from tests.onnx.graphs import Array, Net, by_definition, by_onnxruntime, by_programs, kinds
+from onnx import TensorProto, helper
+from tests.onnx.graphs import (
+    Array,
+    Net,
+    by_definition,
+    by_onnxruntime,
+    by_programs,
+    kinds,
+    outputs_of,
+    runner,
+)
 from tests.onnx.test_fusion import clip_of
 
 from halfbyte.errors import ProgramError
@@ -288,3 +297,48 @@ def test_no_dynamic_product() -> None:
         g.node("Mul", total, g.node("Mul", other, scale)),
     ]
     assert "DynamicQuantizeMatMul" not in fused(g, *outputs, step=1e-4)
+
+
+@pytest.mark.parametrize(("domain", "dtype", "zero"), [
+    ("", np.uint16, 30000), ("", np.int16, -5), ("", np.int16, None),
+    ("com.microsoft", np.uint16, 0), ("com.microsoft", np.int16, 7),
+])  # fmt: skip
+def test_sixteen_bits(domain: str, dtype: Any, zero: int | None) -> None:
+    """Values are rounded by kernels, to the same numbers; some are beyond the integers' range."""
+    g = Net(21)
+    scale = np.float32(0.0007)
+    names = [g.array(scale)] + ([] if zero is None else [g.array(zero, dtype)])
+    kind = {} if zero is not None else {"output_dtype": TensorProto.INT16}
+    x = g.feed(np.concatenate([g.numbers(1000) * 20, np.arange(-9, 9) * scale / 2], dtype="f4"))
+    integers = g.nodes("QuantizeLinear", [x, *names], 1, domain=domain, **kind)
+    [y] = g.nodes("DequantizeLinear", [*integers, *names], 1, domain=domain)
+    model = g.model()
+    model.graph.output.append(helper.make_tensor_value_info(y, TensorProto.FLOAT, ["n"]))
+    model.opset_import.extend([helper.make_opsetid("com.microsoft", 1)] * bool(domain))
+    wanted = by_definition(model, g.feeds)[0]
+    np.testing.assert_array_equal(by_onnxruntime(model, g.feeds)[0], wanted)
+    np.testing.assert_array_equal(by_programs(model, g.feeds)[0], wanted)
+    assert kinds(model) == {"QuantizeDequantize": 1}
+    run = runner(model)
+    outputs_of(run, g.feeds)
+    (program,) = run.programs()
+    assert not any(i.operator.host for i in program.instructions)
+
+
+@pytest.mark.parametrize("what", ["read elsewhere", "an output", "other scale", "other zero point"])
+def test_sixteen_bits_that_stay_integers(what: str) -> None:
+    g = Net(21)
+    scale, zero = g.array(0.01, np.float32), g.array(100, np.uint16)
+    integers = g.node("QuantizeLinear", g.x(3, 4), scale, zero)
+    others = {"other scale": g.array(0.02, np.float32), "other zero point": g.array(9, np.uint16)}
+    y = g.node(
+        "DequantizeLinear", integers, others["other scale"] if what == "other scale" else scale,
+        others["other zero point"] if what == "other zero point" else zero,
+    )  # fmt: skip
+    flat = g.node("Reshape", integers, g.array([12]))
+    extra = {"an output": [integers], "read elsewhere": [flat]}
+    proto = g.proto(y, *extra.get(what, []))
+    assert "QuantizeDequantize" not in kinds(proto)
+    wanted = by_definition(proto, g.feeds)
+    for ours, theirs in zip(by_programs(proto, g.feeds), wanted, strict=True):
+        np.testing.assert_array_equal(ours, theirs)

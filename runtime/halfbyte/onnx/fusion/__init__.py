@@ -26,9 +26,10 @@ from halfbyte.onnx.fusion.normalization import fuse_normalizations, fuse_skips
 from halfbyte.onnx.fusion.quantized import fuse_dynamic, fuse_quantized
 from halfbyte.onnx.fusion.rewriter import Rewriter, drop_unused
 from halfbyte.onnx.fusion.spelled_out import spell_out
+from halfbyte.onnx.fusion.wide_integers import fuse_wide_integers
 
 PASSES = (
-    spell_out, fuse_quantized, fuse_dynamic, fuse_expanded,
+    spell_out, fuse_quantized, fuse_wide_integers, fuse_dynamic, fuse_expanded,
     fuse_batch_norm, fuse_affine, fuse_activations, fuse_normalizations, fuse_attention,
     fuse_linear, fuse_linear_activation, fuse_skips, fuse_sums, fuse_activation,
 )  # fmt: skip

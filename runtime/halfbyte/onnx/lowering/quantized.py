@@ -15,9 +15,10 @@ from halfbyte.core import ops
 from halfbyte.core.buffer import Buffer
 from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.lowering.elementwise import apply, combine, each_element
-from halfbyte.onnx.lowering.registry import MICROSOFT, lower, rule_of
+from halfbyte.onnx.lowering.registry import MICROSOFT, OWN, lower, rule_of
 from halfbyte.onnx.values import Array, Operand, Value, is_channels_last, key_of, sizes_of
 
+_NO_FRACTION = np.array(1.5 * 2**23, np.float32)  # sums with numbers below 2^22 have none
 TYPES = {np.dtype(np.uint8): "u8", np.dtype(np.int8): "i8"}
 
 
@@ -125,6 +126,23 @@ def _dequantized_by_run(c: Capture, x: Value, scale: Operand, zero: Operand) -> 
     if centred is None or (isinstance(scale, np.ndarray) and scale.item() == 1):
         return centred
     return combine(c, "mul", centred, scale)
+
+
+@lower("QuantizeDequantize", domain=OWN)
+def quantize_dequantize(
+    c: Capture, x: Value, scale: Operand, *, low: int, high: int
+) -> Value | None:
+    """float32 rounded to whole numbers of steps, which are limited first."""
+    if not isinstance(scale, np.ndarray) or scale.size != 1 or not 0 < scale.item() < np.inf:
+        return None
+    if not -(2**22) <= low <= high <= 2**22:
+        return None
+    step = scale.reshape(())
+    y = combine(c, "div", x, step)
+    y = y and apply(c, y, "clip", low, high)
+    y = y and combine(c, "add", y, _NO_FRACTION)  # which rounds, ties to even
+    y = y and combine(c, "sub", y, _NO_FRACTION)
+    return y and combine(c, "mul", y, step)
 
 
 # ---- sums, and operators that use floats ---------------------------------------------------------

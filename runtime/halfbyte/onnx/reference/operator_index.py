@@ -127,7 +127,7 @@ OPERATORS = {
     ),
     "own": (
         "ai.halfbyte:Attention ai.halfbyte:LayerNormalization ai.halfbyte:Linear "
-        "ai.halfbyte:RMSNormalization ai.halfbyte:ScaledKernel "
+        "ai.halfbyte:QuantizeDequantize ai.halfbyte:RMSNormalization ai.halfbyte:ScaledKernel "
         "ai.halfbyte:SkipLayerNormalization"
     ),
     "pad": (

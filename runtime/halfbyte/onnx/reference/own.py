@@ -34,6 +34,17 @@ def linear(x: Array, w: Array, bias: Array, *, activation: str = "") -> Array:
     return y
 
 
+@define("QuantizeDequantize", domain=DOMAIN, types="- a > a", infer=_shapes.same, special=True)
+def quantize_dequantize(x: Array, scale: Array, *, low: int, high: int) -> Array:
+    """y = scale round(x / scale), as a whole number from low to high; one scale, NaN stays NaN.
+
+    Source: ONNX QuantizeLinear, DequantizeLinear.
+    """
+    step = widened(scale).reshape(())
+    whole = np.clip(np.rint(widened(x).astype(step.dtype) / step), low, high)
+    return rounded(whole * step, scale.dtype)
+
+
 @define("ScaledKernel", domain=DOMAIN, types="a - > a", infer=_shapes.same)
 def scaled_kernel(w: Array, factor: Array) -> Array:
     """w' = w factor by output channel: w [m, ...], factor float64 [m]."""
