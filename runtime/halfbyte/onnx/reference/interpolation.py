@@ -30,13 +30,16 @@ def gather(x: Array, index: Sequence[Array]) -> Array:
     for size, places in zip(x.shape[2:], index, strict=True):
         flat = flat * size + places
     rows = x.reshape(*x.shape[:2], -1)
-    return np.take_along_axis(rows, flat[:, None, :], axis=2)
+    taken = np.empty((*x.shape[:2], index[0].shape[1]), x.dtype)
+    for image, chosen, elements in zip(rows, flat, taken, strict=True):
+        np.take(image, chosen, axis=1, out=elements, mode="clip")  # which needs no buffer
+    return taken
 
 
 def bounded(places: Array, size: int) -> tuple[Array, Array]:
     """Positions as indices of an axis, clipped to its ends, and whether they are within it."""
     inside = (places >= 0) & (places <= size - 1)
-    return np.clip(np.nan_to_num(places), 0, size - 1).astype(np.int64), inside
+    return np.minimum(np.fmax(places, 0), size - 1).astype(np.int64), inside  # NaN is 0
 
 
 def multilinear(x: Array, places: Sequence[Array]) -> Array:
