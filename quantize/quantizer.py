@@ -33,6 +33,7 @@ from halfbyte.quantize.methods import METHODS, NEED_TOKENS
 from halfbyte.quantize.presets import canonical
 from halfbyte.quantize.recipe import choose, is_coarse
 from halfbyte.quantize.report import Report
+from halfbyte.quantize.rotation import rotated
 from halfbyte.quantize.run import Progress, Run
 from halfbyte.text.adapters import merged
 from halfbyte.text.opening import open_model
@@ -64,6 +65,7 @@ def quantize_file(
     pure: bool = False,
     requantize: bool = False,
     lora: Mapping[str | os.PathLike[str], float] | None = None,
+    rotate: bool = False,
     threads: int | None = None,
     progress: Progress | None = None,
     divergence: Callable[[float], None] | None = None,
@@ -109,6 +111,9 @@ def quantize_file(
         four bits (GPTQ, AWQ) are accepted without it: their matrices keep their values.
     lora : mapping of path to float, optional
         Adapters and their scales, which are merged into the matrices before these are encoded.
+    rotate : bool
+        Rotate the residual stream first, with norms' gains in the matrices after them
+        (:mod:`halfbyte.quantize.rotation`): in floats the same function.
     threads : int, optional
         Threads for encoding; by default one per fast core.
     progress : callable, optional
@@ -128,6 +133,10 @@ def quantize_file(
     method = _method(method, rtn=rtn, text=calibrate, imatrix=imatrix, budget=budget)
     if write_imatrix is not None and calibrate is None:
         raise HalfbyteError(f"write_imatrix {write_imatrix}: expected a text to calibrate with")
+    if rotate and (imatrix is not None or write_imatrix is not None):
+        raise HalfbyteError(
+            "rotate: expected no imatrix, which is of channels that are not rotated"
+        )
     text = None if calibrate is None else read_text(calibrate)
     file = open_model(path, tokenizer)
     target = (
@@ -145,6 +154,8 @@ def quantize_file(
     _check_tensors(file, accepted=requantize or exact)
     if lora:
         file = merged(file, lora)
+    if rotate:
+        file = rotated(file)
     keep = [*keep]
     choices = choose(file, type, keep, pure=pure, exact=exact)
     codec = Codec(default_threads() if threads is None else threads)

@@ -55,6 +55,7 @@ EXAMPLES = (
     "quantize model.gguf --int4 --keep '*.ffn_down.weight=Q8_0' --json report.json --force",
     "quantize model-q8_0.gguf --int4 --requantize --pure --rtn --verbose --threads 2",
     "quantize stories.bin --bf16 --tokenizer tokenizer.bin",
+    "quantize model.gguf --int4 --rotate --calibrate book.txt",
     "quantize model.gguf --int4 --lora pirate.gguf=0.5 -o pirate-int4.gguf",
     "quantize encoder.onnx --int8                    writes encoder-int8.onnx",
     "quantize encoder.onnx --int4 --calibrate lines.txt   less loss, in the same bytes",
@@ -188,6 +189,11 @@ def make_parser() -> Parser:
         help="write the importance in the text of --calibrate as such a file",
     )  # fmt: skip
     add_lora(parser, "merged into the weights before they are quantized")
+    parser.add_argument(
+        "--rotate", action="store_true",
+        help="of language models like Llama: rotate the channels between layers first, which "
+        "leaves the function as it is, and channels of similar size",
+    )  # fmt: skip
     _add_onnx(parser)
     parser.add_argument("--json", type=Path, metavar="REPORT", help="write the report as JSON")
     add_force(parser)
@@ -307,6 +313,7 @@ def _quantize_gguf(options: argparse.Namespace, bar: Bar) -> Report:
         pure=options.pure,
         requantize=options.requantize,
         lora=dict(options.lora),
+        rotate=options.rotate,
         threads=useful_threads(options.threads),
         progress=bar,
         divergence=bar.divergence,
@@ -320,6 +327,8 @@ def _quantize_onnx(options: argparse.Namespace, bar: Bar) -> Report:
         )
     if options.lora:
         raise HalfbyteError(f"{options.model}: --lora is for language models")
+    if options.rotate:
+        raise HalfbyteError(f"{options.model}: --rotate is for language models")
     if options.kind is None:
         raise HalfbyteError(f"{options.model}: --bits and --size are for language models")
     if options.imatrix or options.write_imatrix:
