@@ -26,6 +26,7 @@ from halfbyte.weights import (
     BlockFormat,
     WeightFormat,
 )
+from halfbyte.weights.grids import Grid
 
 F32Array = npt.NDArray[np.float32]
 K = 256
@@ -248,3 +249,12 @@ def test_numbers_of_types_are_those_of_ggml() -> None:
         assert gguf.GGMLQuantizationType(number).name == format_.name
         block, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType(number)]
         assert (format_.block, format_.block_bytes) == (block, size)
+
+
+@pytest.mark.parametrize("format_", [f for f in FORMATS.values() if issubclass(f, Grid)])
+def test_no_index_is_beyond_its_grid(format_: type[Grid]) -> None:
+    """A grid has a vector for each number that an index's bits can make."""
+    bits = format_.low.bits + (format_.high.bits if format_.high is not None else 0)
+    grid = format_.conversion().grid
+    assert len(grid) == 1 << bits
+    assert len(np.unique(grid, axis=0)) == len(grid)
