@@ -95,11 +95,11 @@ class Feeling:
             self._refusal = str(error)
             return
         task = Tokens(plan(model.file, _settings(model)), from_storage=False)
-        self.emulation = Emulation(task, profile, threads)
         draws = Draws(np.random.default_rng(0), DRAWS)
         token, _ = task.passes(profile, draws)
         speed = Spread.of(1 / token.seconds(Processor(profile, threads, draws).rates()))
         self._facts["cold"] = {"low": speed.low, "high": speed.high}
+        self.emulation = Emulation(task, profile, threads, 1 / speed.median)
 
     # ---- memory ----------------------------------------------------------------------------------
 

@@ -92,6 +92,14 @@ def test_a_text_is_never_faster_than_the_device(page: Page) -> None:
     assert page.engine.device is None  # it was left
 
 
+@pytest.mark.parametrize("device", ["android-go-2gb", "galaxy-s25"])
+def test_a_cool_device_is_in_the_range_that_is_told(page: Page, device: str) -> None:
+    """Also where the likeliest numbers are faster than most of its kind."""
+    page.run(device, lambda: page.engine.run("Once", 2, 0, None))
+    told = page.last("device")
+    assert told["cold"]["low"] < told["speed"] / told["kept"] < told["cold"]["high"]
+
+
 def test_waits_are_as_long_as_the_device_needs(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a clock of its own: 1 s for each token, and none for computing."""
     now = 0.0

@@ -1,7 +1,7 @@
 """A device that is simulated while time passes: what `simulate` predicts, along with real work.
 
-`web.feel` paces a text with it. The device has the likeliest numbers of its profile, and the
-governor of `simulate`.
+`web.feel` paces a text with it. The device has the likeliest numbers of its profile, which may be
+faster than most of its kind, so that its speed is scaled to theirs; and the governor of `simulate`.
 """
 
 from __future__ import annotations
@@ -72,23 +72,31 @@ class Emulation:
     ----------
     threads : int
         Cores that may compute.
+    cold_s : float, optional
+        Seconds of a token of an answer on a cold device; by default as its numbers say.
     """
 
-    def __init__(self, task: Task, profile: Profile, threads: int) -> None:
+    def __init__(
+        self, task: Task, profile: Profile, threads: int, cold_s: float | None = None
+    ) -> None:
         self.profile, self._asked, self._seconds = profile, _Asked(), 0.0
+        self._scale = 1.0
         air = np.asarray(profile.thermal.ambient_c.value)
         device = Device(
             task, profile, self._asked, threads, Draws(), air, STEP_S, Batteries()
         )  # fmt: skip
         self._run = Run(device, PowerAllocator(device.board))
         self._decide()
+        if cold_s is not None:
+            self._scale = cold_s / self._unit_s
+            self._decide()
         self._cold_s = self._unit_s
 
     def _decide(self) -> None:
         run = self._run
         run.decide()
         prompt, unit = run.device.seconds(run.at, run.orders)
-        self._prompt_s, self._unit_s = float(prompt[0]), float(unit[0])
+        self._prompt_s, self._unit_s = self._scale * float(prompt[0]), self._scale * float(unit[0])
 
     def go_on(self, seconds: float, work: Work) -> None:
         """Let time pass in which the device does one kind of work."""
