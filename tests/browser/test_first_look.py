@@ -72,6 +72,16 @@ def test_what_is_asked_for_comes_instead(
         expect(user.page.locator("#problem")).to_be_hidden()
 
 
+@pytest.mark.browser
+def test_who_begins_first_is_told_no_story(browser: Browser, page_server: Server) -> None:
+    """Somebody who writes a beginning while Python starts."""
+    with visit(browser, page_server.address) as user:
+        user.page.fill("#prompt", "One morning")
+        expect(user.page.locator("#timing")).to_contain_text("Ready after", timeout=READY)
+        expect(user.page.locator("#stop")).to_be_disabled()
+        assert user.page.locator("#written").text_content() == ""
+
+
 def test_the_status_speaks_at_the_end_only(guest: User) -> None:
     guest.page.evaluate("""() => {
       globalThis.spoken = 0;
