@@ -125,11 +125,14 @@ class Buffer:
         dtype = dtype or self.dtype
         if (shape, dtype) == (self.shape, self.dtype):
             return self
+        whole = self.root
+        same = (shape, dtype, self.offset) == (whole.shape, whole.dtype, 0)
+        if same and self.nbytes == whole.nbytes:
+            return whole
         view = self.part(0, shape, dtype)
         if view.nbytes != self.nbytes:
             raise ProgramError(f"{self}: cannot be viewed as {view}")
-        whole = self.root
-        return whole if (shape, dtype, view.offset) == (whole.shape, whole.dtype, 0) else view
+        return view
 
     def part(self, offset: int, shape: tuple[Dim, ...], dtype: str | None = None) -> Buffer:
         """A view of the bytes from `offset` on, with this shape."""
@@ -168,6 +171,11 @@ class Buffer:
 
     def sizes_at(self, registers: Mapping[str, int]) -> tuple[int, ...]:
         """The shape at given sizes (by default maxima)."""
+        for dim in self.shape:
+            if isinstance(dim, Size):
+                break
+        else:
+            return self.shape  # type: ignore[return-value]
         return tuple(_sized(d, registers) if isinstance(d, Size) else d for d in self.shape)
 
     def __str__(self) -> str:

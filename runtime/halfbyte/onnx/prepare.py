@@ -142,7 +142,8 @@ def _early(model: Model) -> list[Node]:
             at = len(ends)
         else:
             parts[at].append(node)
-        after |= dict.fromkeys(node.outputs, at)
+        for name in node.outputs:
+            after[name] = at
     groups = zip(parts, [[end] for end in ends] + [[]], strict=True)
     return [node for part, end in groups for node in (*part, *end)]
 
@@ -281,7 +282,7 @@ def merge_equal(model: Model) -> None:
     remaining = []
     for node in model.graph.nodes:
         step()
-        if not node.graphs:
+        if not node.graphs and not same.keys().isdisjoint(node.inputs):
             node = replace(node, inputs=tuple(same.get(n, n) for n in node.inputs))
         key = _identity(model, node)
         first = None if key is None else first_of.setdefault(key, node)
@@ -301,7 +302,7 @@ def _identity(model: Model, node: Node) -> tuple[Any, ...] | None:
     plain = all(isinstance(v, int | float | str | list) for v in node.attributes.values())
     if definition is None or not definition.pure or node.graphs or not plain:
         return None
-    attributes = repr(sorted(node.attributes.items()))
+    attributes = repr(sorted(node.attributes.items())) if node.attributes else ""
     used = tuple(bool(name) for name in node.outputs)
     return node.domain, node.op_type, version, node.inputs, attributes, used
 

@@ -172,6 +172,8 @@ def with_numbers(under: Sizes | None, numbers: Any, dtype: Any) -> Any:
 
 def vector(numbers: Sequence[Any], dtype: Any) -> Any:
     """`with_numbers` of a sequence."""
+    if not any(map(is_named, numbers)):
+        return np.array(numbers, dtype)
     objects = np.empty(len(numbers), object)
     for index, number in enumerate(numbers):
         objects[index] = number

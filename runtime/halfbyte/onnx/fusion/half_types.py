@@ -77,6 +77,8 @@ def has_halves(graph: Graph) -> bool:
     if any(_of_halves(v.type) for v in infos) or any(map(_is_array, constants)):
         return True
     for node in graph.nodes:
+        if not node.attributes:
+            continue
         typed = any(node.attributes.get(key) == HALF for key in _TYPED)
         if typed or any(map(_is_array, node.attributes.values())):
             return True

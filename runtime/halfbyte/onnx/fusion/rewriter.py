@@ -52,7 +52,7 @@ class Rewriter:
             return
         for node in list(self.graph.nodes):
             step()
-            if node.domain == domain and node.op_type in kinds and self._is_there(node):
+            if node.op_type in kinds and node.domain == domain and self._is_there(node):
                 yield node
 
     def _is_there(self, node: Node) -> bool:
@@ -180,7 +180,7 @@ def drop_unused(graph: Graph) -> None:
     kept = []
     for node in reversed(graph.nodes):
         step()
-        if needed.intersection(node.outputs):
+        if not needed.isdisjoint(node.outputs):
             needed |= used_names(node)
             kept.append(node)
     graph.nodes[:] = kept[::-1]

@@ -47,7 +47,7 @@ class Body(Protocol):
         """Run the graph; returns the values of its outputs."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Definition:
     """One version of an operator.
 
@@ -137,7 +137,11 @@ def define(
 
 def find(domain: str, name: str, version: int) -> Definition | None:
     """The newest definition up to `version`; None where there is none."""
-    for definition in _definitions(domain, name):
+    key = domain, name
+    definitions: Sequence[Definition] | None = _DEFINITIONS.get(key)
+    if not definitions or key in _PENDING:
+        definitions = _definitions(domain, name)
+    for definition in definitions:
         if definition.since <= version:
             return definition
     return None
