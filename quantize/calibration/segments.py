@@ -6,6 +6,7 @@ is in windows that fit the context; each is read in one run, from position 0.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -255,8 +256,16 @@ def _readers(program: Program) -> dict[Instruction, list[Tensor]]:
 
 def _view(executable: Executable, buffer: Buffer, registers: Mapping[str, int]) -> Array:
     _, shape = buffer.held_as(registers)
-    return np.asarray(executable.array(buffer)[tuple(map(slice, shape))])
+    return _held(executable, buffer, shape)
 
 
 def _fill(executable: Executable, buffer: Buffer, values: Array) -> None:
-    executable.array(buffer)[tuple(map(slice, values.shape))] = values
+    _held(executable, buffer, values.shape)[...] = values
+
+
+def _held(executable: Executable, buffer: Buffer, shape: Sequence[int]) -> Array:
+    """The buffer in a run in which it has this shape: rows lie without gaps, whatever they are at
+    most."""
+    flat = np.asarray(executable.array(buffer)).view()
+    flat.shape = (-1,)  # not a copy
+    return flat[: math.prod(shape)].reshape(shape)

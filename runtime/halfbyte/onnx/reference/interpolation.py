@@ -32,7 +32,8 @@ def gather(x: Array, index: Sequence[Array]) -> Array:
     rows = x.reshape(*x.shape[:2], -1)
     taken = np.empty((*x.shape[:2], index[0].shape[1]), x.dtype)
     for image, chosen, elements in zip(rows, flat, taken, strict=True):
-        np.take(image, chosen, axis=1, out=elements, mode="clip")  # which needs no buffer
+        here = chosen.astype(np.intp, copy=False)
+        np.take(image, here, axis=1, out=elements, mode="clip")  # which needs no buffer
     return taken
 
 
