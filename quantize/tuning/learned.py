@@ -78,7 +78,7 @@ class Vector:
 
     def encoded(self) -> U8:
         """See :class:`Learned`."""
-        return F32.encode(self._x.reshape(1, -1))
+        return F32.encode(self._x.reshape(1, -1).copy())  # steps go on changing it
 
     def descend(self, gradient: F32Array, rate: float) -> None:
         """See :class:`Learned`."""
