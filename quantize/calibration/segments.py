@@ -6,7 +6,6 @@ is in windows that fit the context; each is read in one run, from position 0.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ import numpy.typing as npt
 
 from halfbyte.core import ops
 from halfbyte.core.backends import Executable, open_program
+from halfbyte.core.backends.memory import at_sizes
 from halfbyte.core.buffer import Buffer, Kind
 from halfbyte.core.instruction import Instruction
 from halfbyte.core.passes import fuse, plan_memory
@@ -124,9 +124,9 @@ class Segments:
         self, executable: Executable, segment: Segment, n: int, state: State,
         observe: Observe | None,
     ) -> State:  # fmt: skip
-        for name, buffer in segment.carried.items():
-            _fill(executable, buffer, state[name])
         registers = {"n": n, "position": 0, "rows": 1}
+        for name, buffer in segment.carried.items():
+            _view(executable, buffer, registers)[...] = state[name]
         _execute(executable, registers, observe)
         return {
             name: state[name] if buffer is None else _view(executable, buffer, registers).copy()
@@ -142,9 +142,9 @@ class Segments:
         logits = []
         for first in range(0, n, step):
             rows = min(step, n - first)
-            for name, buffer in segment.carried.items():
-                _fill(executable, buffer, state[name][first : first + rows])
             registers = {"n": rows, "position": first, "rows": rows}
+            for name, buffer in segment.carried.items():
+                _view(executable, buffer, registers)[...] = state[name][first : first + rows]
             _execute(executable, registers, observe)
             logits.append(_view(executable, segment.program.outputs["logits"], registers).copy())
         return {"logits": np.concatenate(logits)}
@@ -255,17 +255,4 @@ def _readers(program: Program) -> dict[Instruction, list[Tensor]]:
 
 
 def _view(executable: Executable, buffer: Buffer, registers: Mapping[str, int]) -> Array:
-    _, shape = buffer.held_as(registers)
-    return _held(executable, buffer, shape)
-
-
-def _fill(executable: Executable, buffer: Buffer, values: Array) -> None:
-    _held(executable, buffer, values.shape)[...] = values
-
-
-def _held(executable: Executable, buffer: Buffer, shape: Sequence[int]) -> Array:
-    """The buffer in a run in which it has this shape: rows lie without gaps, whatever they are at
-    most."""
-    flat = np.asarray(executable.array(buffer)).view()
-    flat.shape = (-1,)  # not a copy
-    return flat[: math.prod(shape)].reshape(shape)
+    return np.asarray(at_sizes(executable.array(buffer), buffer, registers))
