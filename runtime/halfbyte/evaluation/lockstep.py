@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.core.backends import Executable, open_program
+from halfbyte.core.backends.memory import at_sizes
 from halfbyte.core.buffer import Buffer
 from halfbyte.core.instruction import Instruction
 from halfbyte.core.program import Program
@@ -77,8 +78,7 @@ class Lockstep:
 
     def _view(self, executable: Executable, buffer: Buffer, registers: Mapping[str, int]) -> Array:
         """The values of a buffer at given sizes."""
-        _, shape = buffer.held_as(registers)
-        return np.asarray(executable.array(buffer)[tuple(slice(size) for size in shape)])
+        return np.asarray(at_sizes(executable.array(buffer), buffer, registers))
 
     def step(self, number: int, registers: dict[str, int]) -> None:
         """Run one instruction on the backend only."""
