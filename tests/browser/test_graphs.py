@@ -288,6 +288,21 @@ SAMPLES = """async (bytes) => {
 }"""
 
 
+# Counts the decoded pictures that the page still holds
+HELD = """() => {
+  const [decode, { close }] = [self.createImageBitmap, ImageBitmap.prototype];
+  self.held = 0;
+  self.createImageBitmap = (...given) => {
+    held += 1;
+    return decode(...given);
+  };
+  ImageBitmap.prototype.close = function () {
+    held -= 1;
+    close.call(this);
+  };
+}"""
+
+
 def silence(seconds: int) -> bytes:
     """A sound file in which nothing is heard."""
     target = io.BytesIO()
@@ -303,6 +318,7 @@ def silence(seconds: int) -> bytes:
 def test_see_and_hear(finder: Visitor, repository: Path) -> None:
     """A photo, a sign and a word, each with one click; and what the microphone hears."""
     finder.page.set_viewport_size({"width": 360, "height": 780})
+    finder.page.evaluate(HELD)
     finder.page.click("#onnx-tab")
     finder.page.click("#name-sample", timeout=READY)
     expect(finder.page.locator("#names th").first).to_have_text("espresso", timeout=READY)
@@ -311,6 +327,7 @@ def test_see_and_hear(finder: Visitor, repository: Path) -> None:
     expect(finder.page.locator("#lines li")).to_have_text(SIGN, timeout=READY)
     expect(finder.page.locator("#sense-state")).to_contain_text("4 lines of text in ")
     assert finder.page.evaluate(FRAMED) > 1000
+    assert finder.page.evaluate("held") == 0
     finder.page.click("#hear-sample")
     expect(finder.page.locator("#parts li")).to_have_text(["0.3 – 0.8 s"], timeout=READY)
     finder.page.click("#record")
