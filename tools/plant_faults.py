@@ -39,7 +39,7 @@ LIMIT_SECONDS = 1200  # of one run of tests
 
 @dataclass(frozen=True)
 class Fault:
-    """`find` becomes `replace` in `file`; `tests` are paths of tests.
+    """`find` becomes `replace` in `file`; `tests` are paths of tests, or FILE::NAME.
 
     Of a kernel, `operator` names the cases, unless the fault is one for the test named `test`.
     """

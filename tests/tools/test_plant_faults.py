@@ -25,7 +25,10 @@ def test_there_are_enough_of_both_kinds() -> None:
 def test_a_fault_can_be_planted(fault: Any) -> None:
     text = (REPOSITORY / fault.file).read_text(encoding="utf-8")
     assert plant_faults.changed(text, fault) != text
-    assert all((REPOSITORY / name).exists() for name in fault.tests)
+    for tests in fault.tests:
+        path, _, name = tests.partition("::")
+        assert (REPOSITORY / path).exists()
+        assert not name or f"def {name}(" in (REPOSITORY / path).read_text(encoding="utf-8")
     if fault.operator:
         ids = (f"{case.operator.name}-{case.label}-" for case in CASES)
         assert any(case.startswith(f"{fault.operator}-") for case in ids)
