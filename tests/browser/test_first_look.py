@@ -60,6 +60,23 @@ def test_nothing_moves_while_python_starts(guest: User) -> None:
     assert moved < 0.02
 
 
+def test_the_speed_has_one_line(guest: User) -> None:
+    """However fast a device is, on the narrowest window."""
+    size = guest.page.viewport_size
+    guest.page.set_viewport_size({"width": WIDTHS[0], "height": 780})
+    before = guest.get("decode-speed")
+    lines = """(text) => {
+      const speed = document.getElementById("decode-speed");
+      speed.textContent = text;
+      return speed.getBoundingClientRect().height / parseFloat(getComputedStyle(speed).lineHeight);
+    }"""
+    for text in ("39.8", "3118", "12345"):
+        assert guest.page.evaluate(lines, text) == pytest.approx(1, abs=0.1), text
+    guest.page.evaluate(lines, before)
+    if size:
+        guest.page.set_viewport_size(size)
+
+
 @pytest.mark.browser
 def test_what_is_asked_for_comes_instead(
     browser: Browser, page_server: Server, golden: str

@@ -34,6 +34,7 @@ export function writer({ send, problem, update }) {
   // Asks Python to generate a text, which `view` shows; returns whether it will.
   function write(view, message) {
     if (unasked) {
+      view.speed.textContent = "";  // which was that of the page's story
       instead(() => write(view, message));
       return true;
     }
