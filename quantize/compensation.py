@@ -194,15 +194,13 @@ def _scale_again(
     pulls: F32Array,
     format_: type[ScaledFormat],
 ) -> None:
-    """Move the scales of a block to their best, where F16 has a number nearer to it."""
+    """Move the scales of a block to the numbers of F16 that are nearest to their best."""
     part = span.start // format_.part
     q, d = format_.levels.numbers(rounded.integers[span]), rounded.d[part]
     slope, curve = (q * pulls[span]).sum(axis=0), (q * (local @ q)).sum(axis=0)
     with np.errstate(all="ignore"):
         better = (d + slope / curve).astype(np.float16).astype(np.float32)
-        change = better - d
-        wins = np.isfinite(better) & (change * (2 * slope - change * curve) > 0)
-    change = np.where(wins, change, np.float32(0))
+    change = np.where(np.isfinite(better), better - d, np.float32(0))
     rounded.d[part] += change
     errors[span] -= q * change
     pulls[span] -= local @ (q * change)

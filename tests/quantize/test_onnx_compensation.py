@@ -6,15 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
-from onnx import TensorProto
-from tests.quantize.small_models import Array, node, normal, run, tensors_of, write
+from onnx import TensorProto, helper
+from tests.quantize.small_models import Array, load, node, normal, run, tensors_of, write
 from tests.text.tokenizers import hugging_face
 
 from halfbyte.cli import quantize as main
 from halfbyte.errors import HalfbyteError
 from halfbyte.onnx.session import InferenceSession
-from halfbyte.quantize import quantize_onnx
+from halfbyte.quantize import compensation, quantize_onnx
 from halfbyte.quantize.onnx import Options, calibrate
 from halfbyte.quantize.onnx.editor import Editor
 from halfbyte.quantize.onnx.picture_samples import Normalization
@@ -85,6 +86,37 @@ def test_errors_are_made_up_for(tmp_path: Path, k: int, bound: float) -> None:
     ours = InferenceSession(str(tmp_path / "o.onnx")).run(None, feeds)
     for x, y in zip(ours, run(tmp_path / "o.onnx", feeds), strict=True):
         assert np.square(x - y).sum() < 0.02 * np.square(y).sum()
+
+
+@pytest.mark.parametrize("k", [96, 128, 80])
+def test_what_enters_a_quantized_product(
+    tmp_path: Path, k: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rounding is given the Gram matrix of what the product reads: smoothed, rotated, padded."""
+    given: list[Array] = []
+    usual = compensation.factors
+
+    def factors(gram: Array, rows: int) -> tuple[Array, Array]:
+        given.append(gram.copy())
+        return usual(gram, rows)
+
+    monkeypatch.setattr(compensation, "factors", factors)
+    x = correlated(600, k)
+    np.savez(tmp_path / "s.npz", x=x)
+    model = load(quantized(products(tmp_path / "m.onnx", k), tmp_path / "s.npz"))
+    names = [n.input[0] for n in model.graph.node if n.op_type == "MatMulNBits"]
+    assert ["rotated" in name for name in names] == [k == 128, False, k == 128]
+    del model.graph.output[:]
+    inner = [helper.make_tensor_value_info(name, F, [None, None]) for name in names if name != "x"]
+    model.graph.output.extend(inner)
+    onnx.save(model, tmp_path / "inner.onnx")
+    entered = run(tmp_path / "inner.onnx", {"x": x})
+    for gram, rows, bound in zip(given, [*entered, x][:3], (1e-4, 0.2, 1e-4), strict=True):
+        size = rows.shape[1]
+        expected = rows.T @ rows
+        difference = gram[:size, :size] / np.trace(gram) - expected / np.trace(expected)
+        assert np.abs(difference).max() * size < bound  # the second product reads the first's
+        assert not gram[size:].any()
 
 
 def test_memory_of_some_values_at_a_time(
