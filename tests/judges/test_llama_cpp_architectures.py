@@ -32,11 +32,12 @@ LENGTHS = {
 # the range of gpt-oss's frequencies, has one epsilon of Falcon Mamba's, takes 0 for Qwen 2 VL's,
 # takes MiniCPM 3's long factors for its own context, opens DeepSeek 2 without a vector of queries
 # only in some numbers of layers, takes the two best scores of its groups of experts, has one
-# epsilon of GLM 4.7 Flash's, and does not know the last nine architectures.
+# epsilon of GLM 4.7 Flash's, and does not know the last architectures.
 OTHERS = {
     "gemma3-scale", "gemma3n-shared", "exaone4", "gpt_oss", "falcon_mamba", "qwen2_vl", "minicpm3",
-    "deepseek_v2", "deepseek_v2-groups", "glm4_moe_lite", "gptj", "codegen", "gpt_neo", "opt",
-    "nanochat", "bitnet", "vaultgemma", "hyperclovax", "granite_swa",
+    "deepseek_v2", "deepseek_v2-groups", "sarvam_mla", "glm4_moe_lite", "gptj", "codegen",
+    "gpt_neo", "opt", "nanochat", "bitnet", "vaultgemma", "hyperclovax", "granite_swa",
+    "granitemoe_swa", "lfm3", "lfm3-plain", "bamba",
 }  # fmt: skip
 QUANTIZED = [
     "qwen2", "qwen3", "gemma3", "phi3-long", "gpt2", "gemma2", "bloom", "falcon-groups", "mixtral",

@@ -14,9 +14,8 @@ from tests.text.architectures.test_folders import write
 import halfbyte
 from halfbyte import LanguageModel
 from halfbyte.cli import main, quantize
-from halfbyte.errors import HalfbyteError, UnsupportedError
+from halfbyte.errors import HalfbyteError
 from halfbyte.quantize import quantize_file
-from halfbyte.text.opening import open_model
 
 NAME = "llama"
 BASE = {  # matrices of the tiny Llama
@@ -285,44 +284,3 @@ def test_what_is_no_adapter(folder: Path, tmp_path: Path) -> None:
     ):
         with pytest.raises(HalfbyteError, match=expected):
             halfbyte.load(folder / "f32.gguf", lora={path: 1.0})
-
-
-def test_names_follow_from_metadata(tmp_path: Path) -> None:
-    """An adapter of PEFT fits GGUF files of most architectures; the others are refused."""
-    from halfbyte.formats.huggingface.adapter import naming_of
-    from halfbyte.formats.huggingface.names import naming
-    from halfbyte.text import architectures
-
-    translators = architectures.model_types()
-    refused = set()
-    for name in models.CONFIGS:
-        names = naming(models.config(name), translators)
-
-        def call(metadata: dict, tensors: object, name: str = name) -> None:
-            metadata["general.name"] = models.config(name)["model_type"]
-
-        file = open_model(models.write(tmp_path / f"{name}.gguf", name, change=call))
-        sources = [n for n, shape in models.read_golden(name)[0].items() if len(shape) == 2]
-        try:
-            own = naming_of(file, translators)
-            found = [own.rename(source) for source in sources]
-        except UnsupportedError:
-            refused.add(name)
-            continue
-        for source, theirs in zip(sources, found, strict=True):
-            ours = names.rename(source)
-            assert (ours and (ours[0], ours[1].name)) == (theirs and (theirs[0], theirs[1].name))
-    states = (
-        "granitemoehybrid",
-        "qwen3_5",
-        "qwen3_next",
-        "mamba",
-        "falcon_",
-        "nemotron_h",
-        "jamba",
-    )
-    latent = ("deepseek", "youtu", "minicpm3")
-    experts = ("ernie4_5_moe", "dots1", "glm4_moe", "solar_open")
-    others = ("gemma3n", "gemma4", "mllama")
-    known = {n for n in models.CONFIGS if n.startswith((*states, *latent, *experts, *others))}
-    assert refused == known | {"bitnet"}

@@ -25,6 +25,7 @@ from halfbyte.weights import F32Array, Tensor
 
 MAX_RANK = 1 << 12
 HEAD, EMBEDDING = "output.weight", "token_embd.weight"
+_ONE_ROW = "ffn_gate_inp_shexp.weight"  # a vector in GGUF, a matrix of one row elsewhere
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,7 @@ class Adapter:
         change = self.changes.get(whole.name)
         if change is None or whole is tensor:
             return change
-        first, _, end = tensor.name[len(whole.name) + 1 : -1].partition(":")
-        return replace(change, b=change.b[int(first) : int(end)])
+        return replace(change, b=change.b[tensor.picked])
 
 
 class Half(NamedTuple):
@@ -64,6 +64,7 @@ class Half(NamedTuple):
     side: str  # "a" or "b"
     tensor: Tensor
     transform: Callable[[F32Array], F32Array] = lambda values: values
+    matrices: int = 1  # one below the other, whose B this is
 
     def values(self, path: Path) -> F32Array:
         """The numbers in GGUF's order; raises `FormatError` if they are not finite."""
@@ -138,17 +139,18 @@ def _check(path: Path, model: ModelFile, a: Half, b: Half) -> tuple[str, int]:
     matrix = model.tensors.get(name)
     if matrix is None:
         raise FormatError(f"{where}: {model.path.name} has no matrix {a.target!r}")
-    if len(matrix.shape) != 2 or a.target == EMBEDDING:
+    size = (1, matrix.columns) if name.endswith(_ONE_ROW) else matrix.shape
+    if len(size) != 2 or a.target == EMBEDDING:
         raise UnsupportedError(
             f"{where}: expected an adapter of matrices that activations are multiplied with, "
             f"found one of {a.target!r}"
         )
     rank = a.tensor.shape[0]
-    for half, shape in ((a, (rank, matrix.shape[1])), (b, (matrix.shape[0], rank))):
+    for half, shape in ((a, (rank, size[1])), (b, (size[0] * b.matrices, rank))):
         if half.tensor.shape != shape:
             raise FormatError(
                 f"{path}: tensor {half.tensor.name!r}: expected {list(shape)}, for {name!r} "
-                f"{list(matrix.shape)}, found {list(half.tensor.shape)}"
+                f"{list(size)}, found {list(half.tensor.shape)}"
             )
     if rank > MAX_RANK:
         raise UnsupportedError(f"{where}: expected a rank of at most {MAX_RANK}, found {rank}")

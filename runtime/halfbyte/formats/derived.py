@@ -38,9 +38,11 @@ class DerivedTensor(Tensor):
         shape: tuple[int, ...],
         make: Callable[[int, int], U8],
         whole: Tensor | None = None,
+        picked: Any = None,
     ) -> None:
         fields = {
             "name": name, "format": weight_format, "shape": shape, "make": make, "whole": whole,
+            "picked": picked,
         }  # fmt: skip
         for field, value in {**fields, "_bytes": None}.items():
             object.__setattr__(self, field, value)
@@ -62,7 +64,7 @@ class DerivedTensor(Tensor):
         """Rows [first, end) as a matrix of its own, computed the same way."""
         return DerivedTensor(
             f"{self.name}[{first}:{end}]", self.format, (end - first, self.columns),
-            lambda start, count: self.make(first + start, count), self,
+            lambda start, count: self.make(first + start, count), self, slice(first, end),
         )  # fmt: skip
 
     @property
@@ -118,7 +120,8 @@ def reordered(
         rows: U8 = np.asarray(tensor.take(low, high + 1 - low))[part - low]
         return rows
 
-    return DerivedTensor(name, tensor.format, (*order.shape, tensor.columns), make, whole)
+    shape = (*order.shape, tensor.columns)
+    return DerivedTensor(name, tensor.format, shape, make, whole, flat)
 
 
 def split_rows(tensor: Tensor, count: int) -> Tensor:

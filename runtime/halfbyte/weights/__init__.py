@@ -58,7 +58,8 @@ class Tensor:
 
     `shape` is in C order: (rows, columns) for a matrix, (length,) for a vector (GGUF's own order
     is the reverse). `data` is one-dimensional uint8, exactly the tensor's bytes. A `part` of a
-    matrix refers to the `whole`.
+    matrix refers to the `whole`, of which it has the rows `picked`, a slice
+    or numbers.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Tensor:
     shape: tuple[int, ...]
     data: U8
     whole: Tensor | None = field(default=None, repr=False, compare=False)
+    picked: Any = field(default=None, repr=False, compare=False)
 
     @property
     def columns(self) -> int:
@@ -95,8 +97,9 @@ class Tensor:
         """Rows [first, end) as a matrix of its own: a view."""
         data = self.rows[first:end].reshape(-1)
         return Tensor(
-            f"{self.name}[{first}:{end}]", self.format, (end - first, self.columns), data, self
-        )
+            f"{self.name}[{first}:{end}]", self.format, (end - first, self.columns), data, self,
+            slice(first, end),
+        )  # fmt: skip
 
     def matrix(self, index: int) -> Tensor:
         """One of the matrices [m, k] that a tensor [e, m, k] stacks: a view."""

@@ -1,26 +1,29 @@
 """Reader of PEFT's adapters: a folder with adapter_config.json and adapter_model.safetensors.
 
-Tensors get GGUF's names by the table of the model's architecture, and the rows of B are reordered
-as those of the matrix are.
+Tensors get GGUF's names by the table of the model's architecture. What is done with the rows of a
+matrix is done with those of B, what is done with its columns with those of A.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from halfbyte.errors import FormatError, HalfbyteError, UnsupportedError
+from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats.adapters import HEAD, Adapter, Half, paired
 from halfbyte.formats.checkpoints.safetensors import read_json_header, read_safetensors
 from halfbyte.formats.huggingface.config import Keys
-from halfbyte.formats.huggingface.names import Naming, Translators, naming
+from halfbyte.formats.huggingface.inverse import naming_of
+from halfbyte.formats.huggingface.names import Naming, Translators
 from halfbyte.formats.json_file import read_json
 from halfbyte.formats.mapped import map_file
 from halfbyte.formats.model_file import ModelFile
-from halfbyte.formats.transforms import SAME, TRANSPOSED, Transform
+from halfbyte.formats.transforms import FLATTENED, SAME, TRANSPOSED, Transform
+from halfbyte.weights import F32Array, Tensor
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _TENSOR = re.compile(r"base_model\.model\.(?P<module>[\w.]+)\.lora_(?P<side>[AB])(\.\w+)?\.weight")
@@ -69,9 +72,9 @@ def read_peft_adapter(folder: Path, model: ModelFile, translators: Translators) 
                 f"{path}: tensor {name!r}: expected rank {' or '.join(map(str, sorted(ranks)))} by "
                 f"{CONFIG}, found {rank}"
             )
-        alphas[target] = _alpha(keys, match["module"])
-        moved = side == "b" and transform is not TRANSPOSED  # A's columns, and B's rows, are W's
-        halves.append(Half(target, side, tensor, (transform if moved else SAME).apply))
+        own = _halves(target, side, tensor, transform, model)
+        alphas |= dict.fromkeys((half.target for half in own), _alpha(keys, match["module"]))
+        halves += own
     root = keys.boolean("use_rslora", False)
     return paired(path, model, halves, lambda name, r: alphas[name] / (r**0.5 if root else r))
 
@@ -115,6 +118,28 @@ def _alpha(keys: Keys, module: str) -> float:
     return keys.number("lora_alpha")
 
 
+def _halves(
+    target: str, side: str, tensor: Tensor, transform: Transform, model: ModelFile
+) -> list[Half]:
+    """A or B of a matrix, or of the two that GGUF has of gate and up: the same A, a half of B."""
+    own = side == ("b" if transform.columns is None else "a")
+    change = (transform if own and transform not in (TRANSPOSED, FLATTENED) else SAME).apply
+    if "_gate_up" not in target or target in model.tensors:
+        return [Half(target, side, tensor, change)]
+
+    def part(half: int) -> Callable[[F32Array], F32Array]:
+        return lambda x: np.split(change(x), 2)[half] if side == "b" else change(x)
+
+    names = (target.replace("_gate_up", part) for part in ("_gate", "_up"))
+    return [Half(name, side, tensor, part(half), 2) for half, name in enumerate(names)]
+
+
+def _is_of_rows_or_columns(transform: Transform) -> bool:
+    """Whether W's transform can be one of B's rows or A's columns."""
+    moves = transform.moves or transform.factors is not None
+    return transform is FLATTENED or (moves and not transform.widens)
+
+
 def _target(names: Naming, module: str, where: str) -> tuple[str, Transform]:
     """GGUF's name of a module's matrix, and the transform of its rows."""
     try:
@@ -123,84 +148,6 @@ def _target(names: Naming, module: str, where: str) -> tuple[str, Transform]:
         raise UnsupportedError(f"{where}: {error}") from None
     if renamed is None and module.endswith("lm_head"):  # which is the embedding
         return HEAD, names.transforms.get(HEAD, SAME)
-    if renamed is None or not (renamed[1].moves and not renamed[1].widens):
+    if renamed is None or not _is_of_rows_or_columns(renamed[1]):
         raise UnsupportedError(f"{where}: expected an adapter of a matrix of the text model")
     return renamed
-
-
-def naming_of(model: ModelFile, translators: Translators) -> Naming:
-    """Names and orders of a model's tensors: by its config.json, or made from its metadata.
-
-    Raises
-    ------
-    UnsupportedError
-        The metadata is not enough.
-    """
-    config = model.path / "config.json"
-    if config.is_file():
-        values = read_json(config)
-        values.pop("quantization_config", None)
-        return naming(values, translators, str(config))
-    architecture = str(model.metadata.get("general.architecture"))
-    values = _config(model, architecture)
-    module, called = architecture.replace("-", "_"), str(model.metadata.get("general.name")).lower()
-    kinds = [k for k, t in translators.items() if getattr(t, "__name__", k).endswith(f".{module}")]
-    reasons = []
-    for kind in sorted(kinds, key=lambda kind: kind not in called):  # the first, unless it is named
-        try:
-            names = naming({"model_type": kind, **values}, translators)
-        except HalfbyteError as error:
-            reasons.append(str(error))
-            continue
-        if all(_same(names, model, f"{architecture}.{key}") for key in _ORDERS):
-            return names
-    raise UnsupportedError(
-        f"{model.path}: a GGUF file of architecture {architecture!r} does not say enough about its "
-        "original for an adapter in PEFT's format: expected the model's folder, or the adapter in "
-        f"GGUF{': ' + reasons[0] if reasons else ''}"
-    )
-
-
-def _same(names: Naming, model: ModelFile, key: str) -> bool:
-    ours: Any = names.metadata.get(key)
-    own: Any = model.metadata.get(key)
-    return ours is None or own is None or bool(np.max(ours) == np.max(own))
-
-
-# config.json's names, also older ones, of GGUF's sizes
-_SIZES = {
-    "embedding_length": ("hidden_size", "n_embd", "d_model", "word_embed_proj_dim"),
-    "block_count": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
-    "attention.head_count": ("num_attention_heads", "n_head", "num_heads", "n_heads"),
-    "attention.head_count_kv": ("num_key_value_heads", "num_kv_heads"),
-    "attention.key_length": ("head_dim",),
-    "feed_forward_length": ("intermediate_size", "n_inner", "ffn_dim"),
-    "context_length": ("max_position_embeddings", "n_positions", "max_seq_len"),
-    "rope.dimension_count": ("rotary_dim",),
-    "expert_count": ("num_experts", "num_local_experts"),
-    "expert_used_count": ("num_experts_per_tok",),
-    "expert_feed_forward_length": ("moe_intermediate_size",),
-    "expert_shared_feed_forward_length": (
-        "shared_expert_intermediate_size", "shared_intermediate_size",
-    ),
-}  # fmt: skip
-# Those that the order of rows depends on
-_ORDERS = (
-    "attention.head_count", "attention.head_count_kv", "attention.key_length",
-    "ssm.group_count", "ssm.inner_size", "ssm.state_size", "ssm.time_step_rank",
-)  # fmt: skip
-
-
-def _config(model: ModelFile, architecture: str) -> dict[str, Any]:
-    """Sizes as config.json has them; enough for names and orders in most architectures."""
-    values: dict[str, Any] = {
-        "vocab_size": model.tensors["token_embd.weight"].shape[0],
-        "tie_word_embeddings": HEAD not in model.tensors,
-    }
-    for key, names in _SIZES.items():
-        found: Any = model.metadata.get(f"{architecture}.{key}", ())
-        size = np.asarray(found)
-        if size.size and size.dtype.kind in "iu":
-            values |= dict.fromkeys(names, int(size.max()))
-    shared = values.get("num_key_value_heads") == 1
-    return values | {"multi_query": shared, "new_decoder_architecture": not shared}

@@ -133,7 +133,8 @@ _DROPPED = re.compile(
 )
 _SENSES = re.compile(
     r"^(vision_tower|vision_model|audio_tower|embed_vision|embed_audio|multi_modal_projector"
-    r"|connector|visual)\.|^image_newline$"
+    r"|connector|visual|aligner|projector|image_tower|video_tower|vision_encoder|vision_projection"
+    r"|visual_embeddings_table)\.|^image_newline$"
 )
 
 

@@ -11,9 +11,12 @@ from collections.abc import Mapping
 from halfbyte.formats.huggingface.config import Keys
 
 WRAPPERS = (
-    "gemma3", "gemma3n", "gemma4", "gemma4_unified", "idefics3", "internvl",
-    "lfm2_vl", "llava", "llava_next", "llava_onevision", "mistral3", "mllama", "qwen2_5_vl",
-    "qwen2_vl", "qwen3_5", "qwen3_5_moe", "qwen3_vl", "qwen3_vl_moe", "smolvlm",
+    "aya_vision", "cohere2_vision", "deepseek_vl", "fast_vlm", "gemma3", "gemma3n", "gemma4",
+    "gemma4_unified", "got_ocr2", "hyperclovax_vision_v2", "idefics2", "idefics3", "internvl",
+    "lfm2_vl", "lfm3_vl", "lighton_ocr", "llava", "llava_next", "llava_next_video",
+    "llava_onevision", "mistral3", "mllama", "ovis2", "perception_lm", "qwen2_5_vl", "qwen2_audio",
+    "qwen2_vl", "qwen3_5", "qwen3_5_moe", "qwen3_vl", "qwen3_vl_moe", "smolvlm", "video_llava",
+    "vipllava", "voxtral",
 )  # fmt: skip
 
 _DEFAULTS: Mapping[str, Mapping[str, object]] = {

@@ -69,6 +69,8 @@ class Block:
     gated_heads : bool
         Results of heads are multiplied with sigmoids of gates, whose rows follow those of a head's
         queries in ``attn_q``.
+    head_gates : bool
+        Results of heads are multiplied with the sigmoid of a gate each, of ``attn_gate``.
     whole_pairs : bool
         As `Yarn.whole`.
     positions : int or None
@@ -88,6 +90,7 @@ class Block:
     attn_norm: str = "attn_norm"
     ffn_norm: str = "ffn_norm"
     gated_heads: bool = False
+    head_gates: bool = False
     whole_pairs: bool = True
     positions: int | None = None
 
@@ -284,9 +287,22 @@ class _Model(Decoder):
         )  # fmt: skip
         if gate:
             mixed = ops.mul(mixed, ops.unary(gate[0], function="sigmoid"))
+        if self.block.head_gates:
+            mixed = self._gated(mixed, self.linear(x, name + "attn_gate", c.heads))
         if self.block.sub_norms:
             mixed = self.norm(mixed, name + "attn_sub_norm")
         return self.linear(mixed, name + "attn_output", c.dim, bias=None)
+
+    def _gated(self, x: Buffer, gates: Buffer) -> Buffer:
+        """Results of heads [n, heads * head_dim] times the sigmoids of gates [n, heads]."""
+        heads, width = self.c.heads, self.c.head_dim
+        rows = self.program.computed_size(
+            "heads*n", heads * self.n.maximum, lambda sizes: heads * sizes["n"]
+        )
+        gates = ops.unary(gates, function="sigmoid").view((rows, 1))
+        places = ops.range_from(x.part(0, (rows,), "i32"), start=0).view((rows, 1))
+        y: Buffer = ops.sum_experts(x.view((rows, width)), gates, places, d=width)
+        return y.view((self.n, heads * width))
 
     def _normed(self, x: Buffer, name: str) -> Buffer:
         if not self.block.head_norms:

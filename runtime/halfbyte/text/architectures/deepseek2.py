@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 TABLES: frozenset[str] = frozenset()
 EQUALIZED = _latent.EQUALIZED
-MODEL_TYPES = ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu")
+MODEL_TYPES = ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "sarvam_mla", "youtu")
 BLOCK = Block()
 build = partial(_block.build, BLOCK)
 NAMES_EXPERTS = {
@@ -94,6 +94,8 @@ def _translate_experts(config: Translation) -> None:
         if config.kind == "glm4_moe_lite":
             keys = keys.replaced(first_k_dense_replace=_dense_layers(config))
             keys = keys.otherwise(n_group=1, topk_group=1, routed_scaling_factor=1.8)
+        if config.kind == "sarvam_mla":
+            keys = keys.otherwise(n_group=1, topk_group=1, first_k_dense_replace=1)
         config.keys = keys.otherwise(
             n_shared_experts=1, first_k_dense_replace=3, n_group=8, topk_group=4,
             norm_topk_prob=True, routed_scaling_factor=2.5,
@@ -127,7 +129,8 @@ def _dense_layers(config: Translation) -> int:
     layers = config.size("block_count")
     types = config.keys.list("mlp_layer_types") or ["dense"] + ["sparse"] * min(layers - 1, 1 << 10)
     dense = types.count("dense")
-    if types != ["dense"] * dense + ["sparse"] * (layers - dense):
+    sparse = len(types) - dense
+    if len(types) != layers or types != ["dense"] * dense + ["sparse"] * sparse:
         raise UnsupportedError(
             f"{config.keys.where}: key 'mlp_layer_types': expected {layers} of 'dense', then "
             "'sparse'"

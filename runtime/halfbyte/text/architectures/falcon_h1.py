@@ -25,7 +25,7 @@ EQUALIZED = granitehybrid.EQUALIZED
 MODEL_TYPES = ("falcon_h1",)
 BLOCK = Block()
 build = partial(_block.build, BLOCK)
-_NAMES = {
+PARTS = {
     "final_layernorm": "output_norm",
     "pre_ff_layernorm": "ffn_norm.",  # as in llama.cpp's files
     "feed_forward.gate_proj": "ffn_gate",
@@ -42,7 +42,7 @@ def translate(config: Translation) -> None:
         keys.expect(key, False)
     config.decoder("falcon-h1", default_epsilon=1e-5)
     config.rope()
-    config.names = NAMES | _NAMES
+    config.names = NAMES | PARTS
     channels = keys.integer("mamba_expand", 2) * config.size("embedding_length")
     granitehybrid.translate_space(config, keys.integer("mamba_d_ssm", channels))
     if keys.boolean("mamba_rms_norm", False):

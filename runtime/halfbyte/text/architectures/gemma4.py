@@ -105,7 +105,7 @@ def _translate_heads(config: Translation, local: list[bool]) -> None:
         }  # fmt: skip
         if not window and keys.boolean("attention_k_eq_v", False):
             config.uneven += (f"{name}v",)
-    _translate_rope(config, head)
+    translate_rope(config, head)
 
 
 def _wide_heads(keys: ConfigKeys, local: list[bool], kv_heads: int) -> tuple[int, int]:
@@ -135,15 +135,18 @@ def _wide_heads(keys: ConfigKeys, local: list[bool], kv_heads: int) -> tuple[int
     return wide.pop()
 
 
-def _translate_rope(config: Translation, head: int) -> None:
-    """Bases of both kinds of layers, and which pairs rotate where everything is seen."""
+def translate_rope(config: Translation, head: int, share: float = 0.25) -> None:
+    """Bases of both kinds of layers, and which pairs rotate where everything is seen.
+
+    By default these are a `share` of a head's.
+    """
     rope = config.keys.rope()
     local = rope.inner("sliding_attention").otherwise(rope_theta=10000.0)
     local.expect("rope_type", "default", None)
     everywhere = rope.inner("full_attention")
     if not everywhere.values:
         everywhere = everywhere.otherwise(
-            rope_type="proportional", partial_rotary_factor=0.25, rope_theta=1_000_000.0
+            rope_type="proportional", partial_rotary_factor=share, rope_theta=1_000_000.0
         )
     share = 1.0
     if everywhere.one_of("rope_type", "default", "proportional") == "proportional":

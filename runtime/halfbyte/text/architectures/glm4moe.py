@@ -1,6 +1,6 @@
 """GLM 4.5 to 4.7 with experts: DeepSeek V3's experts in a decoder with rotation of half of a head.
 
-Norms of heads are optional. Solar Open has experts in all layers, and rotates whole heads.
+Norms of heads are optional. Solar Open has experts in all layers; it and Sarvam rotate whole heads.
 """
 
 from __future__ import annotations
@@ -24,24 +24,38 @@ EQUALIZED = {
     **{norm: parts for norm, parts in CHANNELS.items() if norm != "ffn_norm"},
     "post_attention_norm": CHANNELS["ffn_norm"],
 }
-MODEL_TYPES = ("glm4_moe", "solar_open")
+MODEL_TYPES = ("glm4_moe", "solar_open", "sarvam_moe")
 BLOCK = Block(ffn_norm="post_attention_norm")
+_SARVAM = {  # in published folders
+    "word_embeddings": "token_embd",
+    "attention.query_key_value": "attn_qkv",
+    "attention.dense": "attn_output",
+    "attention.query_layernorm": "attn_q_norm",
+    "attention.key_layernorm": "attn_k_norm",
+    "mlp.gate.expert_bias": "exp_probs_b.bias.",
+}
 
 
 def translate(config: Translation) -> None:
     """Translate a config.json into GGUF's terms."""
-    keys, solar = config.keys, config.kind == "solar_open"
+    keys = config.keys
+    solar, sarvam = (config.kind == kind for kind in ("solar_open", "sarvam_moe"))
     keys.expect("hidden_act", "silu")
     if solar:
         hidden = keys.integer("moe_intermediate_size")
         keys = keys.replaced(first_k_dense_replace=0, intermediate_size=hidden)
         keys = keys.otherwise(head_dim=128)
+    if sarvam:
+        keys = keys.renamed(n_routed_experts="num_experts", n_shared_experts="num_shared_experts")
+        keys = keys.otherwise(rope_theta=8e6, routed_scaling_factor=2.5)
     config.keys = keys.otherwise(n_shared_experts=1, norm_topk_prob=True, first_k_dense_replace=1)
     config.decoder("glm4moe", default_epsilon=1e-5)
-    config.partial_rotation(1.0 if solar else 0.5)
+    config.partial_rotation(1.0 if solar or sarvam else 0.5)
     config.rope()
     config.names = NAMES | HEAD_NORMS | deepseek2.NAMES_EXPERTS
     config.names = {**config.names, "post_attention_layernorm": "post_attention_norm"}
+    if sarvam:
+        config.names = {**config.names, **_SARVAM}
     config.tied = keys.boolean("tie_word_embeddings", False)
     deepseek2.drop_further(config)
     deepseek2.translate_experts(config, sigmoid=True)

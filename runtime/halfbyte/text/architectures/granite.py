@@ -21,6 +21,10 @@ EQUALIZED = CHANNELS
 MODEL_TYPES = ("granite",)
 BLOCK = Block(interleaved=True)
 build = partial(_block.build, BLOCK)
+DENSE = {  # in folders of Granite 4
+    "shared_mlp.input_linear": "ffn_gate_up",
+    "shared_mlp.output_linear": "ffn_down",
+}
 
 
 def translate(config: Translation, architecture: str = "granite") -> None:
@@ -33,7 +37,7 @@ def translate(config: Translation, architecture: str = "granite") -> None:
     config.interleave("attn_q", heads="attention.head_count")
     config.interleave("attn_k", heads="attention.head_count_kv")
 
-    config.names = NAMES
+    config.names = NAMES | DENSE
     config.tied = config.keys.boolean("tie_word_embeddings", False)
 
 

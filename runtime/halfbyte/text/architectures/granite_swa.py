@@ -1,4 +1,7 @@
-"""Granite with a window in most layers, a sink for each head, and rotation in some layers."""
+"""Granite with a window in most layers, a sink for each head, and rotation in some layers.
+
+There may be experts in place of feed-forward parts.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import numpy as np
 
 from halfbyte.errors import UnsupportedError
 from halfbyte.formats.model_file import ModelFile
-from halfbyte.text.architectures import CHANNELS, _block, granite
+from halfbyte.text.architectures import CHANNELS, _block, _experts, granite, granitemoe
 from halfbyte.text.architectures._block import Config
 from halfbyte.text.architectures._keys import Keys
 
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
 
 TABLES = _block.TABLES
 EQUALIZED = CHANNELS
-MODEL_TYPES = ("granite_swa",)
+MODEL_TYPES = ("granite_swa", "granitemoe_swa")
 BLOCK = granite.BLOCK
 build = partial(_block.build, BLOCK)
 _ROTATES = "attention.rope_pattern"  # 1 for each layer that rotates, otherwise 0
@@ -41,6 +44,8 @@ def translate(config: Translation) -> None:
     config.windows(config.local_layers(lambda layer: layer % 4 != 0))
     rotates = [int(bool(base)) for base in bases] or [1] * layers
     config.metadata[_ROTATES] = np.array(rotates, np.uint32)
+    if config.kind == "granitemoe_swa":
+        granitemoe.translate_experts(config)
     config.names = {**config.names, "self_attn.sinks": "attn_sinks"}
     config.shapes["attn_sinks"] = (config.size("attention.head_count"),)
 
@@ -51,4 +56,7 @@ def read_config(file: ModelFile) -> Config:
     rotates: tuple[bool, ...] = ()
     if keys.has(_ROTATES):
         rotates, _ = keys.of_some(_ROTATES, keys.size("block_count", 1 << 10), 1)
-    return _block.read_config(keys, BLOCK, rotates=rotates, **granite.read_scales(keys))
+    return _block.read_config(
+        keys, BLOCK, rotates=rotates, experts=_experts.read(keys, optional=True),
+        **granite.read_scales(keys),
+    )  # fmt: skip

@@ -25,7 +25,6 @@ EQUALIZED = {**CHANNELS, "attn_norm": (*CHANNELS["attn_norm"], "ssm_in")}
 MODEL_TYPES = ("granitemoehybrid",)
 BLOCK = granite.BLOCK
 build = partial(_block.build, BLOCK)
-_DENSE = {"shared_mlp.input_linear": "ffn_gate_up", "shared_mlp.output_linear": "ffn_down"}
 
 
 def translate(config: Translation) -> None:
@@ -43,12 +42,17 @@ def translate(config: Translation) -> None:
         dim = config.size("embedding_length")
         config.metadata["feed_forward_length"] = np.uint32(hidden)
         config.shapes |= {"ffn_gate_up": (2 * hidden, dim), "ffn_down": (dim, hidden)}
-        config.names = {**config.names, **_DENSE}
     if all(attends):
         keys.otherwise(position_embedding_type=None).expect("position_embedding_type", "rope")
         return
     rotates = keys.get("position_embedding_type") == "rope"
     config.metadata["rope.scaling.finetuned"] = rotates  # by which llama.cpp decides
+    translate_attends(config, attends)
+    translate_space(config, keys.integer("mamba_expand", 2) * config.size("embedding_length"))
+
+
+def translate_attends(config: Translation, attends: list[bool]) -> None:
+    """Set which layers attend; the others have states."""
     counts = np.array(attends, np.int32) * config.size("attention.head_count_kv")
     config.metadata["attention.head_count_kv"] = counts.astype(np.int32)
     config.uneven = tuple(
@@ -56,7 +60,6 @@ def translate(config: Translation) -> None:
         for layer, attending in enumerate(attends)
         for part in (("ssm_",) if attending else ATTENTION)
     )
-    translate_space(config, keys.integer("mamba_expand", 2) * config.size("embedding_length"))
 
 
 def _attends(config: Translation) -> list[bool]:

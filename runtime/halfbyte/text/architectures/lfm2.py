@@ -33,7 +33,8 @@ EQUALIZED = {
     "ffn_up": CHANNELS["ffn_up"],
 }
 MODEL_TYPES = ("lfm2",)
-_NAMES = {
+KINDS = ("conv", "full_attention")
+NAMES = {
     "embed_tokens": "token_embd",
     "embedding_norm": "token_embd_norm",
     "lm_head": "output",
@@ -69,11 +70,17 @@ def translate(config: Translation, architecture: str = "lfm2") -> None:
     keys.expect("conv_bias", False)
     config.decoder(architecture, default_epsilon=1e-5)
     config.rope()
-    _translate_layers(config)
-    taps = keys.integer("conv_L_cache", 3, maximum=_MAX_TAPS)
-    config.metadata["shortconv.l_cache"] = np.uint32(taps)
+    translate_kinds(config, _types(config), KINDS)
+    translate_convolution(config, taps=3)
     config.metadata["feed_forward_length"] = np.uint32(_hidden(config))
+    config.names = NAMES
+    config.tied = keys.boolean("tie_word_embeddings", True)
 
+
+def translate_convolution(config: Translation, taps: int) -> None:
+    """Set the sizes of convolutions, by default of so many taps."""
+    taps = config.keys.integer("conv_L_cache", taps, maximum=_MAX_TAPS)
+    config.metadata["shortconv.l_cache"] = np.uint32(taps)
     dim = config.size("embedding_length")
     config.shapes |= {
         "shortconv.in_proj": (3 * dim, dim),
@@ -81,27 +88,31 @@ def translate(config: Translation, architecture: str = "lfm2") -> None:
         "shortconv.out_proj": (dim, dim),
     }
     config.transforms["shortconv.conv.weight"] = KERNELS
-    config.names = _NAMES
-    config.tied = keys.boolean("tie_word_embeddings", True)
 
 
-def _translate_layers(config: Translation) -> None:
-    """Set which layers attend: `layer_types`, or `full_attn_idxs` in older files, or all."""
-    keys, layers = config.keys, config.size("block_count")
-    types, known = keys.list("layer_types"), ("conv", "full_attention")
-    if not types:
-        attends = keys.list("full_attn_idxs") or range(layers)
-        types = [known[layer in attends] for layer in range(min(layers, 1 << 10))]
+def translate_kinds(config: Translation, types: list[str], known: tuple[str, ...]) -> None:
+    """Set which layers attend, by their types: all that are known but the first one."""
+    layers = config.size("block_count")
     if len(types) != layers or any(kind not in known for kind in types):
-        raise FormatError(f"{keys.where}: key 'layer_types': expected {layers} of {known}")
+        raise FormatError(f"{config.keys.where}: key 'layer_types': expected {layers} of {known}")
     config.uneven = tuple(
         f"blk.{layer}.{part}"
         for layer, kind in enumerate(types)
         for part in (ATTENTION if kind == "conv" else ("shortconv",))
     )
     heads = config.size("attention.head_count_kv")
-    counts = [heads * (kind == "full_attention") for kind in types]
+    counts = [heads * (kind != "conv") for kind in types]
     config.metadata["attention.head_count_kv"] = np.array(counts, np.int32)
+
+
+def _types(config: Translation) -> list[str]:
+    """The kinds of layers: `layer_types`, or `full_attn_idxs` in older files, or all attend."""
+    keys, layers = config.keys, config.size("block_count")
+    types = keys.list("layer_types")
+    if not types:
+        attends = keys.list("full_attn_idxs") or range(layers)
+        types = [KINDS[layer in attends] for layer in range(min(layers, 1 << 10))]
+    return types
 
 
 def _hidden(config: Translation) -> int:
@@ -133,7 +144,7 @@ def read(keys: Keys, experts: Experts | None = None) -> Config:
     """Hyperparameters of a model with these layers."""
     attends, heads = keys.attends(keys.size("block_count", 1 << 10))
     c = _decoder.rotary(keys, kv_heads=heads)
-    taps = keys.size("shortconv.l_cache", _MAX_TAPS, low=2)
+    taps = read_convolution(keys).taps
     keys.refuse_others(c.head_dim)
     return Config(**vars(c), attends=attends, taps=taps, experts=experts)
 
@@ -154,7 +165,7 @@ def build(file: ModelFile, config: Config, *, context: int, batch: int, cache: s
                 mixed = model.attend(block, q, k, v, rope=rope, window=config.windows[layer])
                 x = ops.add(x, model.linear(mixed, block + "attn_output", config.dim))
             else:
-                x = ops.add(x, _convolved(model, h, block, config.taps))
+                x = ops.add(x, ShortConvolution(config.taps).mixed(model, h, block))
             h = model.norm(x, block + "ffn_norm")
             if config.experts is None or not config.experts.in_layer(layer):
                 y = model.fed_forward(h, block, "silu", gated=True)
@@ -166,9 +177,20 @@ def build(file: ModelFile, config: Config, *, context: int, batch: int, cache: s
     return program
 
 
-def _convolved(model: Decoder, x: Buffer, block: str, taps: int) -> Buffer:
-    """gate * conv(input gate * input), through `out_proj`."""
-    dim = model.config.dim
-    before, after, values = model.fused(x, block + "shortconv.in_proj", (dim, dim, dim))
-    y = model.causal_conv(ops.mul(before, values), block, "shortconv.conv", taps)
-    return model.linear(ops.mul(after, y), block + "shortconv.out_proj", dim)
+@dataclass(frozen=True)
+class ShortConvolution:
+    """A gated convolution over the last `taps` tokens."""
+
+    taps: int
+
+    def mixed(self, model: Decoder, x: Buffer, block: str) -> Buffer:
+        """gate * conv(input gate * input), through `out_proj`."""
+        dim = model.config.dim
+        before, after, values = model.fused(x, block + "shortconv.in_proj", (dim, dim, dim))
+        y = model.causal_conv(ops.mul(before, values), block, "shortconv.conv", self.taps)
+        return model.linear(ops.mul(after, y), block + "shortconv.out_proj", dim)
+
+
+def read_convolution(keys: Keys) -> ShortConvolution:
+    """Hyperparameters from metadata."""
+    return ShortConvolution(keys.size("shortconv.l_cache", _MAX_TAPS, low=2))
