@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -310,3 +312,15 @@ def test_profile_without_a_clock_in_c(storyteller: Path) -> None:
         rows = model.profile.rows
         assert sum(row.calls for row in rows.values()) == len(model.program.instructions)
         assert all(row.seconds > 0 for row in rows.values())
+
+
+def test_a_text_needs_no_event_loop(storyteller: Path) -> None:
+    """Python's modules for it and for connections take as long to import as a program to build."""
+    code = (
+        "import sys, halfbyte; print(halfbyte.load(sys.argv[1]).generate('Once', max_tokens=3));"
+        "print(*{'asyncio', 'ssl', 'socket', 'email', 'http'} & {*sys.modules}, file=sys.stderr)"
+    )
+    command = [sys.executable, "-c", code, str(storyteller)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout.strip()
+    assert done.stderr == "\n"

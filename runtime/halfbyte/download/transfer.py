@@ -6,7 +6,6 @@ at less than 1 KB per second.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import sys
 import time
@@ -128,6 +127,8 @@ class Transfer:
 
     async def fetch(self) -> U8:
         """All bytes; raises `DownloadError`, `MemoryBudgetError`."""
+        import asyncio  # takes 20 ms, which models from files do not need
+
         failures = most = 0  # a server that starts over each time makes no progress
         reason = ""
         for _ in range(CONNECTIONS):
@@ -314,6 +315,8 @@ async def read_first(
 
 async def in_time(step: Any) -> Any:
     """What a step of a transfer returns; raises `ConnectionLostError` after `TIMEOUT`."""
+    import asyncio
+
     try:
         return await asyncio.wait_for(step, TIMEOUT)
     except TimeoutError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import cached_property
@@ -121,6 +120,8 @@ class Generation:
             self._turn.end()
 
     async def __aiter__(self) -> AsyncIterator[str]:
+        import asyncio  # takes 20 ms, which programs without an event loop do not need
+
         try:
             while not self._over():
                 piece = self._add(await self._advance())
@@ -134,6 +135,8 @@ class Generation:
 
     async def _advance(self) -> int:
         """The next token; the event loop runs while the tokens before it are processed."""
+        import asyncio
+
         count = 1
         while True:
             await self._turn.ready()
