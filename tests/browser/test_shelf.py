@@ -27,7 +27,7 @@ pytestmark = pytest.mark.browser
 HUB = "https://huggingface.co"
 NAMES = (
     *("README.md", "a-F32.gguf", "a-Q4_0-00002-of-00002.gguf", "a-Q4_0-00001-of-00002.gguf"),
-    *("mmproj-a-Q4_0.gguf", "a-IQ4_XS.gguf"),
+    *("a-MMPROJ-Q4_0.gguf", "a-IQ4_XS.gguf"),
 )
 FILES = [{"rfilename": name} for name in NAMES]
 ADDRESSES = {
