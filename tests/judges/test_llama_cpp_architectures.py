@@ -24,7 +24,7 @@ GELU_BOUND = 1e-2  # llama.cpp looks GELU up in a table of F16
 
 # llama.cpp has windows for Gemma 3 only; for others, texts are no longer than the window.
 LENGTHS = {
-    "mistral": 7, "ministral": 7, "cwm": 7, "qwen2-window": 9, "dots1": 9, "phi3": 11,
+    "mistral": 7, "ministral": 7, "cwm": 7, "qwen2-window": 9, "dots1": 9, "afmoe": 9, "phi3": 11,
     "starcoder2": 11,
 }  # fmt: skip
 # It always scales products of Gemma 3's queries and keys by 1 / sqrt(head_dim), knows one number of

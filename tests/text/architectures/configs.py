@@ -761,6 +761,19 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "num_experts_per_tok": 2,
         "moe_intermediate_size": 32,
     },
+    "afmoe": {
+        "model_type": "afmoe",
+        "num_hidden_layers": 4,
+        "num_dense_layers": 1,
+        "head_dim": 16,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "num_shared_experts": 2,
+        "moe_intermediate_size": 32,
+        "route_scale": 1.5,
+        "sliding_window": 9,
+        "mup_enabled": True,
+    },
     "dots1": {
         "model_type": "dots1",
         "num_key_value_heads": 4,
@@ -843,4 +856,6 @@ EVERYWHERE = [
     *itertools.takewhile(lambda name: name != "smollm3", CONFIGS), "gemma2", "bloom-six", "mixtral",
     "lfm2", "granitemoehybrid", "qwen3_5", "deepseek_v3",
 ]  # fmt: skip
+# Architectures that llama.cpp alone judges: see tests/judges/test_llama_cpp_kin.py
+KIN = {"internlm2", "maincoder", "minicpm", "pangu_embedded", "qwen", "refact", "xverse"}
 OTHERS = [name for name in CONFIGS if name not in EVERYWHERE]

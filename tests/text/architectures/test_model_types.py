@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.text.architectures import models
+from tests.text.architectures import configs, models
 
 from halfbyte.errors import HalfbyteError, UnsupportedError
 from halfbyte.formats.huggingface.names import naming
@@ -26,6 +26,7 @@ OPEN = [
 ]  # fmt: skip
 
 MORE = [
+    "afmoe",
     "bamba",
     "bitnet",
     "cwm",
@@ -121,7 +122,7 @@ INNER = {  # folders with a vision model, or one of sound
 def test_sixty_types() -> None:
     assert len(OPEN) + len(CLOSED) == 60
     known = {*architectures.model_types(), *WRAPPERS}
-    assert known == {*OPEN, *MORE, *ENCODERS, *VARIANTS, *INNER}
+    assert known == {*OPEN, *MORE, *ENCODERS, *VARIANTS, *configs.KIN, *INNER}
     assert set(WRAPPERS) == set(INNER)
 
 
@@ -188,7 +189,7 @@ def test_code_of_a_folder_is_not_asked_for() -> None:
     types = architectures.model_types()
     named, plain = naming(config | code, types), naming(config, types)
     assert (named.metadata, named.names) == (plain.metadata, plain.names)
-    with pytest.raises(UnsupportedError, match=r"'qwen9': expected one of \['qwen3', 'qwen2', "):
+    with pytest.raises(UnsupportedError, match=r"'qwen9': expected one of \['qwen', 'qwen3', "):
         naming(code | {"model_type": "qwen9"}, types)
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from halfbyte.core import ops
 from halfbyte.core.buffer import Buffer, maximum
 from halfbyte.core.program import Program, capture
+from halfbyte.errors import UnsupportedError
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.text.architectures import CHANNELS, _decoder, _experts
 from halfbyte.text.architectures._decoder import Decoder, RotaryConfig
@@ -23,6 +24,9 @@ from halfbyte.text.architectures._keys import Keys
 from halfbyte.text.architectures._rotary import Rope
 from halfbyte.text.architectures._ssm import Mixer
 from halfbyte.text.architectures._xielu import XIELU
+
+if TYPE_CHECKING:
+    from halfbyte.formats.huggingface.names import Translation
 
 TABLES = frozenset({"rope_freqs.weight"})
 
@@ -70,7 +74,8 @@ class Block:
         Results of heads are multiplied with sigmoids of gates, whose rows follow those of a head's
         queries in ``attn_q``.
     head_gates : bool
-        Results of heads are multiplied with the sigmoid of a gate each, of ``attn_gate``.
+        Results of heads are multiplied with sigmoids of gates, of ``attn_gate``: one for each head,
+        or for each element.
     whole_pairs : bool
         As `Yarn.whole`.
     positions : int or None
@@ -288,20 +293,26 @@ class _Model(Decoder):
         if gate:
             mixed = ops.mul(mixed, ops.unary(gate[0], function="sigmoid"))
         if self.block.head_gates:
-            mixed = self._gated(mixed, self.linear(x, name + "attn_gate", c.heads))
+            mixed = self._gated(mixed, x, name + "attn_gate")
         if self.block.sub_norms:
             mixed = self.norm(mixed, name + "attn_sub_norm")
         return self.linear(mixed, name + "attn_output", c.dim, bias=None)
 
-    def _gated(self, x: Buffer, gates: Buffer) -> Buffer:
-        """Results of heads [n, heads * head_dim] times the sigmoids of gates [n, heads]."""
+    def _gated(self, x: Buffer, h: Buffer, name: str) -> Buffer:
+        """Results of heads [n, heads * head_dim] times the sigmoids of gates, which read h."""
         heads, width = self.c.heads, self.c.head_dim
+        count = self.file.tensors[f"{name}.weight"].row_count
+        gates = ops.unary(
+            self.linear(h, name, heads if count == heads else heads * width), function="sigmoid"
+        )
+        if count != heads:
+            y: Buffer = ops.mul(x, gates)
+            return y
         rows = self.program.computed_size(
             "heads*n", heads * self.n.maximum, lambda sizes: heads * sizes["n"]
         )
-        gates = ops.unary(gates, function="sigmoid").view((rows, 1))
         places = ops.range_from(x.part(0, (rows,), "i32"), start=0).view((rows, 1))
-        y: Buffer = ops.sum_experts(x.view((rows, width)), gates, places, d=width)
+        y = ops.sum_experts(x.view((rows, width)), gates.view((rows, 1)), places, d=width)
         return y.view((self.n, heads * width))
 
     def _normed(self, x: Buffer, name: str) -> Buffer:
@@ -331,6 +342,13 @@ class _Model(Decoder):
             shared = _experts.gated(self, x, shared, f"{name}ffn_gate_inp_shexp.weight")
         sums: Buffer = ops.add(y, shared)
         return sums
+
+
+def refuse_folder(config: Translation) -> None:
+    """Refuse a config.json of an architecture of which only GGUF files are read."""
+    raise UnsupportedError(
+        f"{config.keys.where}: model_type {config.kind!r}: expected a GGUF file of such a model"
+    )
 
 
 def slopes(heads: int, most: float) -> np.ndarray[Any, np.dtype[np.float32]]:
