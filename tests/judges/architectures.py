@@ -28,7 +28,8 @@ def built(name: str) -> torch.nn.Module:
     """The model by `transformers`, in float32, with our weights."""
     values = models.config(name)
     config = transformers.AutoConfig.for_model(**values)
-    config._attn_implementation = "eager"
+    twice = bool(values.get("alibi"))  # Falcon's eager attention adds its slopes twice
+    config._attn_implementation = "sdpa" if twice else "eager"
     of_images = values["model_type"] in WRAPPERS
     auto = getattr(transformers, f"AutoModelFor{'ImageTextToText' if of_images else 'CausalLM'}")
     model = auto.from_config(config, dtype=torch.float32).eval()

@@ -37,7 +37,7 @@ OTHERS = {
     "gemma3-scale", "gemma3n-shared", "exaone4", "gpt_oss", "falcon_mamba", "qwen2_vl", "minicpm3",
     "deepseek_v2", "deepseek_v2-groups", "sarvam_mla", "glm4_moe_lite", "gptj", "codegen",
     "gpt_neo", "opt", "nanochat", "bitnet", "vaultgemma", "hyperclovax", "granite_swa",
-    "granitemoe_swa", "lfm3", "lfm3-plain", "bamba",
+    "granitemoe_swa", "lfm3", "lfm3-plain", "bamba", "falcon-rw",
 }  # fmt: skip
 QUANTIZED = [
     "qwen2", "qwen3", "gemma3", "phi3-long", "gpt2", "gemma2", "bloom", "falcon-groups", "mixtral",

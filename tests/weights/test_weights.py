@@ -193,6 +193,14 @@ def test_rounding_of_f16_and_bf16() -> None:
     assert encoded == [0x3F80, 0x3F82, 0x7FC0, 0xFFC0, 0x7F80]
 
 
+@pytest.mark.parametrize("format_", [F32, F16, BF16])
+def test_numbers_of_a_row_may_be_apart(format_: type[WeightFormat]) -> None:
+    """As those of one column, or of a transposed matrix."""
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    for apart in (x.T, x[:, ::2]):
+        np.testing.assert_array_equal(format_.encode(apart), format_.encode(apart.copy("C")))
+
+
 @pytest.mark.parametrize("format_", [F16, BF16, *(f for f in BLOCKS if f is not MXFP4)])
 def test_limit_is_where_numbers_stay_finite(format_: type[WeightFormat]) -> None:
     below = np.zeros((1, K), np.float32)

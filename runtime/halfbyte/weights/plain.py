@@ -26,8 +26,8 @@ class F32(WeightFormat):
 
     @classmethod
     def encode(cls, values: F32Array) -> U8:
-        """A view, not a copy."""
-        return values.astype("<f4", copy=False).view(np.uint8)
+        """A view, not a copy, unless the numbers of a row are apart."""
+        return np.ascontiguousarray(values, "<f4").view(np.uint8)
 
 
 WeightFormat.wider = F32  # takes every number
@@ -51,7 +51,7 @@ class F16(WeightFormat):
     @classmethod
     def encode(cls, values: F32Array) -> U8:
         with np.errstate(over="ignore"):
-            return values.astype("<f2").view(np.uint8)
+            return values.astype("<f2", order="C").view(np.uint8)
 
 
 @register
@@ -77,4 +77,4 @@ class BF16(WeightFormat):
         bits = np.where(np.isnan(values), quiet, bits)
         odd = (bits >> np.uint32(16)) & np.uint32(1)
         rounded = (bits + np.uint32(0x7FFF) + odd) >> np.uint32(16)
-        return rounded.astype("<u2").view(np.uint8)
+        return rounded.astype("<u2", order="C").view(np.uint8)

@@ -411,6 +411,18 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "shared_intermediate_size": 32,
         "num_hidden_layers": 2,
     },
+    "falcon-rw": {
+        "model_type": "falcon",
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "alibi": True,
+        "bias": True,
+        "multi_query": False,
+        "new_decoder_architecture": False,
+        "parallel_attn": False,
+        "max_position_embeddings": CONTEXT,
+    },
     "falcon-groups": {
         "model_type": "falcon",
         "hidden_size": 32,

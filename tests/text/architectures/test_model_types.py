@@ -72,7 +72,8 @@ ENCODERS = [
 
 # Other models' types, with other keys
 VARIANTS = {
-    "bitnet_b1_58", "gemma_embedding", "jina_bert_v2", "nemotron_h_moe", "nomic_bert_moe",
+    "bitnet_b1_58", "falcon_rw", "gemma_embedding", "jina_bert_v2", "nemotron_h_moe",
+    "nomic_bert_moe",
 }  # fmt: skip
 
 STATE = "its layers with a state are not built"
@@ -234,7 +235,8 @@ REFUSED = [
     ("stablelm", {"partial_rotary_factor": 1.5}, "expected at most 1, found 1.5"),
     ("gemma2", {"use_bidirectional_attention": True}, "expected False or None, found True"),
     ("cohere", {"use_qk_norm": True}, "'use_qk_norm': expected False"),
-    ("falcon", {"alibi": True}, "'alibi': expected False, found True"),
+    ("falcon", {"alibi": True, "parallel_attn": True}, "'parallel_attn': expected False, fo"),
+    ("falcon-rw", {"alibi": False}, "'parallel_attn': expected True, found False"),
     ("falcon-groups", {"num_kv_heads": 3}, "4 heads do not fit 3 key/value heads"),
     ("opt", {"word_embed_proj_dim": 16}, "'word_embed_proj_dim': expected 32"),
     ("opt", {"do_layer_norm_before": False}, "'do_layer_norm_before': expected True"),

@@ -112,6 +112,7 @@ class Config(RotaryConfig):
     final_softcap: float = 0.0  # of logits
     clamp: float = 0.0  # limit of queries, keys and values
     alibi: float = 0.0  # of the slopes of heads
+    alibi_scale: float = 1.0  # of the slopes
     growth: tuple[float, int] | None = None  # of queries; see `Decoder.rope`
     local_base: float = 0.0  # of rotation in layers with a window, without scaling
     rotates: tuple[bool, ...] = ()  # which layers rotate; empty for all
@@ -168,7 +169,7 @@ class _Model(Decoder):
         self._slopes = None
         if config.alibi:
             table = slopes(config.heads, config.alibi)
-            self._slopes = program.constant("slopes", table)
+            self._slopes = program.constant("slopes", table * np.float32(config.alibi_scale))
 
     def _ropes(self) -> tuple[Rope | None, Rope | None, Rope | None]:
         """Tables for layers that see everything, for queries there, and for those with a window."""

@@ -18,6 +18,7 @@ from halfbyte.text.architectures._block import Block, Config
 from halfbyte.text.architectures._keys import Keys
 
 if TYPE_CHECKING:
+    from halfbyte.formats.huggingface.config import Keys as ConfigKeys
     from halfbyte.formats.huggingface.names import Translation
 
 TABLES = _block.TABLES
@@ -26,11 +27,15 @@ MODEL_TYPES = ("falcon",)
 BLOCK = Block(norm="layer", parallel=True, gated=False, activation="gelu")
 
 
-def translate(config: Translation) -> None:
+def variant(keys: ConfigKeys) -> str:
+    """That of models without rotation, which have other parts, too."""
+    return "falcon_rw" if keys.boolean("alibi", False) else ""
+
+
+def translate(config: Translation, architecture: str = "falcon") -> None:
     """Translate a config.json into GGUF's terms."""
     keys = config.keys
-    keys.expect("alibi", False)
-    keys.expect("parallel_attn", True)
+    keys.expect("parallel_attn", architecture == "falcon")
     keys.expect("activation", "gelu")
     config.keys = keys.renamed(
         num_attention_heads="n_head", num_hidden_layers="n_layer", hidden_size="n_embed"
@@ -46,7 +51,7 @@ def translate(config: Translation) -> None:
         num_key_value_heads=kv_heads,
         max_position_embeddings=2048,
     )
-    config.decoder("falcon", epsilon="layer_norm_epsilon", default_epsilon=1e-5)
+    config.decoder(architecture, epsilon="layer_norm_epsilon", default_epsilon=1e-5)
     config.metadata["attention.head_count_kv"] = np.uint32(kv_heads)
     config.rope()
     if heads % kv_heads:
@@ -61,6 +66,7 @@ def translate(config: Translation) -> None:
         "input_layernorm": "attn_norm",
         "ln_attn": "attn_norm_2",
         "ln_mlp": "attn_norm",
+        "post_attention_layernorm": "ffn_norm",
         "self_attention.query_key_value": "attn_qkv",
         "self_attention.dense": "attn_output",
         "mlp.dense_h_to_4h": "ffn_up",
