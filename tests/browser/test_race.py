@@ -250,6 +250,7 @@ def test_a_race_that_is_stopped(race: Race) -> None:
     page.click("#stop")
     expect(page.locator("#status")).to_contain_text("Stopped. The tab was in the", timeout=READY)
     expect(page.locator("#share")).to_be_visible()
+    expect(page.locator("#go")).to_be_focused()  # in the place of the button that has gone
     assert race.user.get("hot-verdict").endswith("in the first minute; stopped before the last.")
     assert page.evaluate("locks") == ["screen", "screen", "released"]
     page.evaluate(SEEN, False)

@@ -236,11 +236,13 @@ async function start() {
   progress();
   for (const engine of running.values()) engine.close();
   running.clear();
+  const focused = document.activeElement === $("stop");
   $("stop").hidden = true;
   say(`${stopped ? "Stopped." : "Done."}${hidden ? " The tab was in the background for a while, so figures may be too low." : ""}`);
   share(() => results(curve?.()));
   $("go").textContent = "Race again";
   $("go").hidden = false;
+  if (focused) $("go").focus();
   $("go").addEventListener("click", () => location.reload());
   $("plan").textContent = "";
 }
