@@ -4,14 +4,14 @@
 
 `benches/published.toml` has the figures and their sources. Others measured them, with other
 programs: a prediction is of halfbyte, from a device's profile, and none of it was measured on the
-device. So errors contain the difference between the programs. For each half, the medians of errors
-and the share of figures in the band (10 to 90 % of draws of the profile's uncertain numbers).
+device. So errors contain the difference between the programs. For each use, the medians of errors,
+the share of figures in the band (10 to 90 % of draws of the profile's uncertain numbers) and how
+wide that is: the median of its upper end over its lower one.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import statistics
 import tempfile
@@ -36,7 +36,7 @@ from halfbyte.text.outline import read_outline
 from halfbyte.text.planning import Settings, plan
 
 PUBLISHED = Path(__file__).with_suffix(".toml")
-USES = ("calibration", "judging")
+USES = ("calibration", "width", "judging")
 TESTS = ("decode", "prompt")
 
 
@@ -54,10 +54,10 @@ class Figure:
         "prompt" or "decode".
     tokens : int
         Tokens of the prompt, or in the context halfway through decoding.
+    use : str
+        "calibration": values and ranges come from it. "width": only ranges do. "judging": neither.
     threads : int
         0: as many as halfbyte takes by default.
-    use : str
-        "calibration" or "judging"; by default what `half` says.
     """
 
     device: str
@@ -69,17 +69,9 @@ class Figure:
     test: str
     tokens: int
     figure: float
+    use: str
     threads: int = 0
     pure: bool = False
-    use: str = ""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "use", self.use or half(self.device, self.framework))
-
-
-def half(device: str, framework: str) -> str:
-    """What figures of a device and a framework are for, by a rule that does not know them."""
-    return USES[hashlib.sha256(f"{device} {framework}".encode()).digest()[0] % 2]
 
 
 @dataclass(frozen=True)
@@ -98,6 +90,11 @@ class Row:
     def inside(self) -> bool:
         """Whether the figure is in the band."""
         return self.predicted.low <= self.published.figure <= self.predicted.high
+
+    @property
+    def width(self) -> float:
+        """The band's upper end over its lower one."""
+        return self.predicted.high / self.predicted.low
 
 
 @dataclass(frozen=True)
@@ -175,7 +172,7 @@ def predict(figure: Figure, published: Published) -> Row:
 
 
 def summary(rows: Sequence[Row]) -> list[list[str]]:
-    """For each half and test: figures, median error, median ratio, share in the band."""
+    """For each use and test: figures, median errors, share in the band, its median width."""
     lines = []
     for use in USES:
         for test in TESTS:
@@ -184,10 +181,11 @@ def summary(rows: Sequence[Row]) -> list[list[str]]:
                 errors = [row.error for row in some]
                 inside = sum(row.inside for row in some) / len(some)
                 median = statistics.median(map(abs, errors))
+                width = statistics.median(row.width for row in some)
                 lines.append(
                     [
                         use, test, str(len(some)), f"{median:.0%}",
-                        f"{statistics.median(errors):+.0%}", f"{inside:.0%}",
+                        f"{statistics.median(errors):+.0%}", f"{inside:.0%}", f"{width:.2f}",
                     ]
                 )  # fmt: skip
     return lines
@@ -209,7 +207,9 @@ HEADS = [
     "use", "device", "framework", "model", "type", "threads", "test", "predicted", "band",
     "published", "error", "inside",
 ]  # fmt: skip
-SUMMARY = ["use", "test", "figures", "median error", "median of signed errors", "inside"]
+SUMMARY = [
+    "use", "test", "figures", "median error", "median of signed errors", "inside", "width",
+]  # fmt: skip
 
 
 def main() -> None:
@@ -219,7 +219,7 @@ def main() -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--use", choices=USES, help="only this half")
+    parser.add_argument("--use", choices=USES, help="only these")
     add_json_option(parser)
     options = parser.parse_args()
     published = read()
