@@ -10,7 +10,7 @@ from typing import Annotated
 
 from halfbyte.core.ops.operator import OPERATORS, operator_of
 from halfbyte.device import schema
-from halfbyte.device.quantity import Quantity
+from halfbyte.device.quantity import Multiple, Quantity
 from halfbyte.device.schema import named, number
 from halfbyte.weights import BY_DTYPE, FORMATS
 
@@ -58,7 +58,7 @@ class Scale:
     """What products reach on Arm's cores.
 
     `prompt` and `token` are relative to the usual fractions of the peak; `memory` is the fraction
-    of the bandwidth.
+    of the bandwidth. Each is a factor, as much off for all kinds of weights.
     """
 
     prompt: _Fraction
@@ -83,20 +83,15 @@ def arm_kernels(instructions: str | None) -> Mapping[str, Kernel]:
     for kind, kernel in usual_kernels().items():
         scale = scales.get(instructions if kernel.arithmetic == "int8" else _float(kind))
         if scale is not None:
-            prompt, token = _times(kernel.prompt, scale.prompt), _times(kernel.token, scale.token)
-            memory = kernel.memory if kind.endswith(ROWS) else scale.memory
+            prompt = Multiple.of(scale.prompt, kernel.prompt.value)
+            token = Multiple.of(scale.token, kernel.token.value)
+            memory = kernel.memory if kind.endswith(ROWS) else Multiple.of(scale.memory)
             result[kind] = Kernel(kernel.arithmetic, prompt, token, memory)
     return result
 
 
 def _float(kind: str) -> str:
     return "float" if kind.startswith(("matmul_f", "matmul_bf")) else ""
-
-
-def _times(usual: Quantity, scale: Quantity) -> Quantity:
-    """A usual fraction, with the range of the scale only."""
-    low, high = usual.value * scale.low, usual.value * scale.high
-    return Quantity(usual.value * scale.value, low, high, scale.source, scale.assumed)
 
 
 _PRODUCT, _OTHER = "matmul_f16", "rms_norm_quantize"

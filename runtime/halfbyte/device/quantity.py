@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -57,6 +57,23 @@ class Quantity(Sourced):
 
 
 @dataclass(frozen=True)
+class Multiple(Quantity):
+    """A number of times an uncertain factor, which is as much off in all of its multiples.
+
+    The logarithm of the factor is drawn: it may be half of its value as well as twice.
+    """
+
+    factor: Quantity = field(kw_only=True)
+    times: float = field(kw_only=True)
+
+    @classmethod
+    def of(cls, factor: Quantity, times: float = 1.0) -> Multiple:
+        """A multiple of `factor`, with its range and origin."""
+        value, low, high = (times * end for end in (factor.value, factor.low, factor.high))
+        return cls(value, low, high, factor.source, factor.assumed, factor=factor, times=times)
+
+
+@dataclass(frozen=True)
 class Steps(Sourced):
     """Numbers that belong together, such as the frequencies that a processor can run at."""
 
@@ -77,11 +94,23 @@ class Steps(Sourced):
 
 @dataclass(frozen=True)
 class Draws:
-    """Draws uncertain numbers: `count` values of each, or without `random` the nominal values."""
+    """Draws uncertain numbers: `count` values of each, or without `random` the nominal values.
+
+    A factor is drawn once, for all of its multiples.
+    """
 
     random: np.random.Generator | None = None
     count: int = 1
+    _factors: dict[Quantity, npt.NDArray[np.float64]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def __call__(self, quantity: Quantity) -> npt.NDArray[np.float64]:
         """[count] values."""
-        return quantity.draw(self.random, self.count)
+        if not isinstance(quantity, Multiple):
+            return quantity.draw(self.random, self.count)
+        factor = quantity.factor
+        if factor not in self._factors:
+            logs = Quantity(*np.log((factor.value, factor.low, factor.high)))
+            self._factors[factor] = np.exp(logs.draw(self.random, self.count))
+        return quantity.times * self._factors[factor]
