@@ -158,6 +158,23 @@ def test_arm_scales_products_only() -> None:
     assert profile.fractions[kind] == mine
 
 
+def test_multiples_of_a_factor_are_off_together() -> None:
+    """So that a mixture of types of weights is as uncertain as one type."""
+    one, other = (arm_kernels("dotprod")[f"matmul_int8_{t}"].prompt for t in ("q4_0", "q6_k"))
+    assert one.value != other.value
+    draws = Draws(np.random.default_rng(0), 4000)
+    drawn = draws(one)
+    np.testing.assert_allclose(draws(other) / other.value, drawn / one.value)
+    assert one.low <= drawn.min() < drawn.max() <= one.high
+    low, median, high = np.percentile(drawn / one.value, (10, 50, 90))
+    assert (low * high, median) == pytest.approx((1, 1), rel=0.03)
+    assert 1.5 < high < 1.75  # what docs/device.md says of pairs that were never seen
+    assert list(Draws()(one)) == [pytest.approx(one.value)]
+    assert not np.array_equal(Draws(np.random.default_rng(1), 4000)(one), drawn)
+    apart = draws(arm_kernels("dotprod")["matmul_int8_q4_0"].token)
+    assert abs(np.corrcoef(apart, drawn)[0, 1]) < 0.1
+
+
 def test_draws_are_within_their_ranges(planned: Plan) -> None:
     profile = load_profile("pixel-6")
     draws = Draws(np.random.default_rng(0), 100)

@@ -62,7 +62,7 @@ class One(Draws):
     among: int = 1
     index: int = 0
 
-    def __call__(self, quantity: Quantity) -> npt.NDArray[np.float64]:
+    def drawn(self, quantity: Quantity) -> npt.NDArray[np.float64]:
         return quantity.draw(self.random, self.among)[[self.index]]
 
 

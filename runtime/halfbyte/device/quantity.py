@@ -108,9 +108,13 @@ class Draws:
     def __call__(self, quantity: Quantity) -> npt.NDArray[np.float64]:
         """[count] values."""
         if not isinstance(quantity, Multiple):
-            return quantity.draw(self.random, self.count)
+            return self.drawn(quantity)
         factor = quantity.factor
         if factor not in self._factors:
             logs = Quantity(*np.log((factor.value, factor.low, factor.high)))
-            self._factors[factor] = np.exp(logs.draw(self.random, self.count))
+            self._factors[factor] = np.exp(self.drawn(logs))
         return quantity.times * self._factors[factor]
+
+    def drawn(self, quantity: Quantity) -> npt.NDArray[np.float64]:
+        """[count] values of a number that is not a multiple."""
+        return quantity.draw(self.random, self.count)
