@@ -38,6 +38,7 @@ OTHERS = {
     "deepseek_v2", "deepseek_v2-groups", "sarvam_mla", "glm4_moe_lite", "gptj", "codegen",
     "gpt_neo", "opt", "nanochat", "bitnet", "vaultgemma", "hyperclovax", "granite_swa",
     "granitemoe_swa", "lfm3", "lfm3-plain", "bamba", "falcon-rw",
+    "modernbert-decoder", "modernbert-decoder-bases",
 }  # fmt: skip
 QUANTIZED = [
     "qwen2", "qwen3", "gemma3", "phi3-long", "gpt2", "gemma2", "bloom", "falcon-groups", "mixtral",

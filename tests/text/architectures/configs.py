@@ -411,6 +411,23 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "shared_intermediate_size": 32,
         "num_hidden_layers": 2,
     },
+    "modernbert-decoder": {
+        "model_type": "modernbert-decoder",
+        "num_hidden_layers": 4,
+        "local_attention": 18,
+        "norm_eps": 1e-5,
+    },
+    "modernbert-decoder-bases": {
+        "model_type": "modernbert-decoder",
+        "num_hidden_layers": 2,
+        "local_attention": 14,
+        "layer_types": ["sliding_attention", "full_attention"],
+        "global_rope_theta": 5000.0,
+        "local_rope_theta": 500.0,
+        "decoder_bias": False,
+        "tie_word_embeddings": False,
+        "norm_eps": 1e-5,
+    },
     "falcon-rw": {
         "model_type": "falcon",
         "hidden_size": 32,

@@ -111,7 +111,7 @@ class Naming:
 # inside another has "language_model." before or after "model.". Mamba's models have "backbone.".
 _OPTIONAL = re.compile(
     r"^(model\.)?backbone\.|^((model|transformer|language_model|text_model|gpt_neox|decoder|bert|roberta|distilbert|mpnet|electra"
-    r"|ernie|data2vec_text|nomic_bert|gte|encoder|embeddings)\.(?!weight$)){1,2}"
+    r"|ernie|data2vec_text|nomic_bert|gte|encoder|embeddings)\.(?!(weight|bias)$)){1,2}"
 )
 _LAYER = re.compile(
     r"(?:layers|layer|h|blocks)\.(?P<layer>\d{1,4})\.(?P<part>[\w.]+)\."

@@ -18,7 +18,7 @@ from halfbyte.core.program import Program, capture
 from halfbyte.errors import UnsupportedError
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.text.architectures import CHANNELS, _decoder, _experts
-from halfbyte.text.architectures._decoder import Decoder, RotaryConfig
+from halfbyte.text.architectures._decoder import Decoder, RotaryConfig, activated
 from halfbyte.text.architectures._experts import Experts
 from halfbyte.text.architectures._keys import Keys
 from halfbyte.text.architectures._rotary import Rope
@@ -78,6 +78,10 @@ class Block:
         or for each element.
     whole_pairs : bool
         As `Yarn.whole`.
+    bare : bool
+        Attention in the first layer reads its input without a norm.
+    dense_head : bool
+        A matrix (``cls``), the activation and a norm (``cls.norm``) before the head.
     positions : int or None
         Positions are learned; rows of ``position_embd`` before that of the first position.
     """
@@ -97,6 +101,8 @@ class Block:
     gated_heads: bool = False
     head_gates: bool = False
     whole_pairs: bool = True
+    bare: bool = False
+    dense_head: bool = False
     positions: int | None = None
 
 
@@ -151,7 +157,11 @@ def build(
         x = model.start()
         for layer in range(config.layers):
             x = model.layer(x, layer)
-        x = model.scaled(model.norm_of(model.last(x), "output_norm"), config.output_scale)
+        x = model.norm_of(model.last(x), "output_norm")
+        if block.dense_head:
+            x = activated(model.linear(x, "cls", config.dim, bias=None), block.activation)
+            x = model.norm_of(x, "cls.norm")
+        x = model.scaled(x, config.output_scale)
         model.head(x, config.final_softcap)
     return program
 
@@ -202,7 +212,8 @@ class _Model(Decoder):
     def layer(self, x: Buffer, number: int) -> Buffer:
         """A layer's output."""
         block, c, name = self.block, self.c, f"blk.{number}."
-        h = self.norm_of(x, name + block.attn_norm) if block.before else x
+        normed = block.before and not (block.bare and number == 0)
+        h = self.norm_of(x, name + block.attn_norm) if normed else x
         attended = self._mixed(h, name, number)
         if block.after:
             attended = self.norm_of(attended, name + "post_attention_norm")

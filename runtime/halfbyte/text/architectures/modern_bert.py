@@ -30,7 +30,7 @@ build = partial(_encoder.build, BLOCK)
 HEAD = ("gelu", Pooling.MEAN)  # its activation and pooling, if a file does not say
 _POOLING = {"cls": Pooling.CLS, "mean": Pooling.MEAN}
 _PERIOD = 3  # layers, the first without a window, if a file does not say
-_NAMES = {
+NAMES = {
     "tok_embeddings": "token_embd",
     "norm": "token_embd_norm",  # the prefix "embeddings." is removed
     "attn_norm": "attn_norm",
@@ -54,13 +54,13 @@ def translate(config: Translation) -> None:
     values = config.metadata
     if keys.get("hidden_activation") == "silu":
         values["hidden_activation"] = "silu"
-    _translate_rope(config)
+    translate_rope(config)
     period = keys.integer("global_attn_every_n_layers", _PERIOD)
     layers = config.local_layers(lambda layer: layer % period != 0)
     values["attention.sliding_window"] = np.uint32(keys.integer("local_attention"))
     if layers != [layer % _PERIOD != 0 for layer in range(len(layers))]:
         values["attention.sliding_window_pattern"] = np.array(layers, np.bool_)
-    config.names = _NAMES
+    config.names = NAMES
     config.uneven = ("blk.0.attn_norm.",)
     dim, hidden = config.size("embedding_length"), config.size("feed_forward_length")
     config.shapes["ffn_up"] = (2 * hidden, dim)
@@ -69,11 +69,11 @@ def translate(config: Translation) -> None:
         keys.expect("classifier_activation", "gelu", None)
         pooling = _POOLING[keys.one_of("classifier_pooling", "cls", "mean")]
         values[SCORED] = np.uint32(pooling)
-        config.names = _NAMES | _HEAD
+        config.names = NAMES | _HEAD
         config.dropped = ()
 
 
-def _translate_rope(config: Translation) -> None:
+def translate_rope(config: Translation) -> None:
     """Bases of the layers without a window and of those with one."""
     keys, rope = config.keys, config.keys.rope()
     base, local = keys.number("global_rope_theta", 160_000.0), 10_000.0
