@@ -41,7 +41,8 @@ TILING(Q8_0_OFFSET)          /* offset that is added to Q8_0's values before the
                                 some instructions take unsigned bytes */
 TILING(UNPACKED_SPAN)        /* columns that are unpacked at a time */
 TILING(UNPACKED_ONLY)        /* whether unpacked tiles are always the better ones */
-TILING(FETCH_STREAMS)        /* whether prefetching the next data is worth it */
+TILING(FETCH_STREAMS)        /* whether prefetching the next data is worth it; 2: unless it is in
+                                a single stream */
 TILING(PEAK)                 /* independent sums in the benchmark's products (linear/peak.inc) */
 
 /* ---- float products: linear/panels.inc, linear/float.inc ---- */

@@ -4,7 +4,7 @@
 #define HALFBYTE_ISA_SHARED_AVX2_CAPS_H
 
 /* kinds of products */
-enum { REGISTER_LANES = 8, FETCH_STREAMS = 1 };
+enum { REGISTER_LANES = 8, FETCH_STREAMS = 2 };
 #define PACKED_TILES_FILE "linear/tiles_body.inc"
 #define CODES_ROWS_FILE "linear/codes_rows.inc"
 
