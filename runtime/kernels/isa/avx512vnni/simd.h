@@ -19,11 +19,16 @@ static inline vf vf_load_bf16(const bf16* p) {
 }
 static inline vf convert_i8(__m128i v) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(v)); }
 static inline vf vf_load_i8(const i8* p) { return convert_i8(load_16(p)); }
+/* The low four bits of each lane: a permutation takes no others */
+static inline vf from_low4(__m512i v) {
+  vf numbers = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  return _mm512_permutexvar_ps(v, numbers);
+}
 static inline vf vf_load_low4(const uint8_t* p) {
-  return convert_i8(_mm_and_si128(load_16(p), _mm_set1_epi8(15)));
+  return from_low4(_mm512_cvtepu8_epi32(load_16(p)));
 }
 static inline vf vf_load_high4(const uint8_t* p) {
-  return convert_i8(_mm_and_si128(_mm_srli_epi16(load_16(p), 4), _mm_set1_epi8(15)));
+  return from_low4(_mm512_srli_epi32(_mm512_cvtepu8_epi32(load_16(p)), 4));
 }
 static inline void vf_store(float* p, vf v) { _mm512_storeu_ps(p, v); }
 static inline void vf_store_f16(f16* p, vf v) {
