@@ -14,6 +14,8 @@ from tests.text.architectures.test_folders import write
 import halfbyte
 from halfbyte import LanguageModel
 from halfbyte.cli import main, quantize
+from halfbyte.core import ops
+from halfbyte.core.aligned import padded
 from halfbyte.errors import HalfbyteError
 from halfbyte.quantize import quantize_file
 
@@ -115,6 +117,18 @@ def test_switched_off_it_is_the_model_without(folder: Path, file: str) -> None:
         assert sizes["n@0"] == 3
         assert sizes["n@1"] == 0
         assert "adapters" not in plain.program.inputs
+
+
+def test_panels_lie_in_the_order_in_which_they_are_read(folder: Path) -> None:
+    """With their factors, as one stream, which the kernel prefetches beyond the end of a matrix."""
+    with loaded(folder, "int4.gguf") as model:
+        instructions = model.program.instructions
+        added = [i.operands for i in instructions if i.operator is ops.add_low_rank]
+    arrays = [operands[name].value for operands in added for name in ("d", "b")]
+    places = [array.ctypes.data for array in arrays]
+    ends = [start + padded(array.nbytes) for start, array in zip(places, arrays, strict=True)]
+    assert len(added) > len(BASE)
+    assert places[1:] == ends[:-1]
 
 
 def test_contexts_are_not_shared(folder: Path) -> None:

@@ -25,6 +25,7 @@ _PRIVATE = (
     if sys.platform == "emscripten"
     else getattr(mmap, "MAP_PRIVATE", 0) | getattr(mmap, "MAP_ANONYMOUS", 0)
 )
+_STREAM, _HUGE_PAGE = 1 << 20, 2 << 20
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
 
 
@@ -39,6 +40,20 @@ def aligned(nbytes: int) -> U8:
     raw = np.zeros(nbytes + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + nbytes]
+
+
+def stream(nbytes: int) -> U8:
+    """The same for bytes that are read in order: a megabyte or more begins with a huge page."""
+    if nbytes < _STREAM or not (_PRIVATE and hasattr(mmap, "MADV_HUGEPAGE")):
+        return aligned(nbytes)
+    raw = aligned(max(nbytes + _HUGE_PAGE, _HUGE))
+    start = -raw.ctypes.data % _HUGE_PAGE
+    return raw[start : start + nbytes]
+
+
+def padded(nbytes: int) -> int:
+    """The next multiple of ALIGNMENT."""
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
 def _own_pages(nbytes: int) -> U8:

@@ -14,7 +14,7 @@ from functools import cache
 import numpy as np
 
 from halfbyte.core import ops
-from halfbyte.core.aligned import ALIGNMENT, aligned
+from halfbyte.core.aligned import aligned, padded
 from halfbyte.core.backends.libraries import library_for
 from halfbyte.core.backends.native import Kernels
 from halfbyte.core.buffer import Buffer, Kind
@@ -85,7 +85,7 @@ def pack(program: Program, buffers: Iterable[Buffer], file: ModelFile, threads: 
     library = library_for(threads, program)
     single, shared = Kernels(library=library), Kernels(threads=threads, library=library)
     own = {buffer: _taken(tensor, shared) for buffer, tensor in tensors.items()}
-    arena = aligned(sum(_padded(tensors[b].nbytes) for b, data in own.items() if data is None))
+    arena = aligned(sum(padded(tensors[b].nbytes) for b, data in own.items() if data is None))
     scratch = library.memory.aligned(max(map(_group_bytes, tensors.values()), default=0))
     place = 0
     packed = {}
@@ -97,7 +97,7 @@ def pack(program: Program, buffers: Iterable[Buffer], file: ModelFile, threads: 
             source = data = mine
         else:
             source, data = tensor.data, arena[place : place + tensor.nbytes]
-            place += _padded(tensor.nbytes)
+            place += padded(tensor.nbytes)
         kernels = single if source is data else shared
         for _ in _pack_slices(kernels, tensor, layout, source, data, scratch):
             file.forget()
@@ -234,7 +234,3 @@ def _tensor(buffer: Buffer) -> Tensor:
     if not isinstance(buffer.value, Tensor):
         raise ProgramError(f"{buffer}: expected a tensor of the file")
     return buffer.value
-
-
-def _padded(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT

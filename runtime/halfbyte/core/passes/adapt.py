@@ -7,16 +7,18 @@ much of an adapter is used: nothing is packed again to switch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from halfbyte.core import ops
+from halfbyte.core.aligned import padded, stream
 from halfbyte.core.buffer import Buffer, Size, maximum
 from halfbyte.core.instruction import Instruction
 from halfbyte.core.ops.linear import rounded
-from halfbyte.core.ops.panels import pack_panels
+from halfbyte.core.ops.panels import PANEL, pack_panels, panels
 from halfbyte.core.program import ADAPTERS, SKIPPED, Program, resume
 from halfbyte.errors import UnsupportedError
 from halfbyte.formats.adapters import Adapter, LowRank
@@ -52,6 +54,26 @@ class _Group(NamedTuple):
         return _tensor(self.name, a, Q8_0 if self.int8 else F32)
 
 
+class _Room:
+    """Memory for the panels of all int8 B and their factors, in the order in which they are read.
+
+    Each is a few kilobytes. Side by side in huge pages they are one stream, which the kernel
+    prefetches beyond the end of a matrix.
+    """
+
+    def __init__(self, changes: Iterable[LowRank]) -> None:
+        counts = ((panels(len(change.b)), change.b.shape[1]) for change in changes)
+        self._free = stream(sum(padded(4 * g) + padded(PANEL * r * g) for g, r in counts))
+
+    def keep(self, values: F32Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """A copy of the next values."""
+        size = values.size * np.dtype(dtype).itemsize
+        kept = self._free[:size].view(dtype).reshape(values.shape)
+        self._free = self._free[padded(size) :]
+        kept[...] = values
+        return kept
+
+
 def _tensor(name: str, values: F32Array, kind: type[WeightFormat]) -> Tensor:
     return Tensor(name, kind, values.shape, kind.encode(np.ascontiguousarray(values)).reshape(-1))
 
@@ -79,6 +101,7 @@ def add_adapters(program: Program, adapters: Sequence[Adapter]) -> Program:
     rank = max(len(change.a) for adapter in adapters for change in adapter.changes.values())
     scales = rewritten.input(ADAPTERS, "f32", (len(adapters), rank))
     products: dict[str, Buffer] = {}
+    room = _Room(c for added in after.values() for group, c, _ in added if group.int8)
     with resume(rewritten):
         for number, instruction in enumerate(program.instructions):
             for group in before.get(number, ()):
@@ -86,23 +109,24 @@ def add_adapters(program: Program, adapters: Sequence[Adapter]) -> Program:
             rewritten.append(instruction)
             for group, change, y in after.get(number, ()):
                 scale = scales.part(4 * rank * group.adapter, (1, len(change.a)))
-                _add(rewritten, group, change, products[group.name], scale, y)
+                _add(rewritten, group, change, products[group.name], scale, y, room)
     return rewritten
 
 
 def _add(
-    program: Program, group: _Group, change: LowRank, t: Buffer, scale: Buffer, y: Buffer
-) -> None:
+    program: Program, group: _Group, change: LowRank, t: Buffer, scale: Buffer, y: Buffer,
+    room: _Room,
+) -> None:  # fmt: skip
     """Record y += scale (factor B t)."""
     if not group.int8:
         b = program.weight(_tensor(f"{group.name}.b", change.b * np.float32(change.factor), F32))
         ops.add(y, ops.matmul(ops.mul(t, scale), b))  # which are fused
         program.change_last((y,))
         return
-    panels = pack_panels(change.b)
-    integers, d = rounded(panels.reshape(len(panels), -1))
-    b = program.constant(f"{group.name}.b", integers.reshape(panels.shape).astype(np.int8))
-    factors = program.constant(f"{group.name}.d", d * np.float32(change.factor))
+    packed = pack_panels(change.b)
+    integers, d = rounded(packed.reshape(len(packed), -1))
+    factors = program.constant(f"{group.name}.d", room.keep(d * np.float32(change.factor), "f4"))
+    b = program.constant(f"{group.name}.b", room.keep(integers.reshape(packed.shape), "i1"))
     first = group.offsets[id(change.a)]
     ops.add_low_rank(y, t, b, factors, scale.part(0, (1,)), offset=first)
 
