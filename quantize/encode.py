@@ -76,7 +76,7 @@ class Codec:
         """Round to nearest: float32 [n, k] -> bytes [n, row_bytes]."""
         name = f"encode_{format_.dtype}"
         if self._kernels is None or not self._kernels.has(name):
-            if issubclass(format_, ScaledFormat) and not format_.powers:
+            if issubclass(format_, ScaledFormat):
                 return scale_search.encode(x, format_, self.steps)
             return format_.encode(x)
         n, k = x.shape

@@ -124,7 +124,9 @@ def encode(x: F32Array, format_: type[ScaledFormat], steps: Steps) -> U8:
         rounded = format_.rounded(blocks, *scales)
         integers, _ = steps.quantized(format_, x, np.ones(x.shape[1], np.float32), rounded)
     steps.store(format_, blocks, integers.reshape(*blocks.shape, format_.block))
-    return blocks.view(np.uint8)
+    rows = blocks.view(np.uint8)
+    format_.finish(rows, x)
+    return rows
 
 
 def _encoded(

@@ -132,7 +132,13 @@ class ScaledFormat(WeightFormat):
 
     @classmethod
     def encode(cls, values: F32Array) -> U8:
-        return cls.fit(values, *cls.start(values))
+        rows = cls.fit(values, *cls.start(values))
+        cls.finish(rows, values)
+        return rows
+
+    @classmethod
+    def finish(cls, rows: U8, values: F32Array) -> None:
+        """Encode again, in place, blocks that have no inverse of their scale; none by default."""
 
 
 class Rounded(NamedTuple):
