@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from halfbyte.web.wheel import TEXT, imports, make_wheel
+from halfbyte.web.wheel import TEXT, imports, make_wheel, without_docstrings
 
 
 @pytest.fixture(scope="module")
@@ -58,13 +58,13 @@ def test_the_part_has_no_layers_above_text(part: dict[str, str], repository: Pat
     assert {"core", "formats", "text", "weights"} <= result
 
 
-def test_the_part_differs_by_docstrings_only(part: dict[str, str]) -> None:
+def test_the_part_differs_by_docstrings_and_comments_only(part: dict[str, str]) -> None:
     """Statements are the same, on the same lines, and there are fewer bytes."""
     with zipfile.ZipFile(io.BytesIO(make_wheel())) as archive:
         whole = {module(n): archive.read(n).decode() for n in archive.namelist() if n[-3:] == ".py"}
     for name, source in part.items():
         assert statements(source) == statements(whole[name])
-    assert sum(map(len, part.values())) < 0.85 * sum(len(whole[name]) for name in part)
+    assert sum(map(len, part.values())) < 0.8 * sum(len(whole[name]) for name in part)
 
 
 def statements(source: str) -> str:
@@ -78,3 +78,18 @@ def statements(source: str) -> str:
         if documented and ast.get_docstring(node) is not None:
             node.body = node.body[1:]
     return f"{lines} {ast.dump(tree)}"
+
+
+def test_what_looks_like_a_comment() -> None:
+    """Only what surely is one goes: strings may have the mark, too."""
+    source = '''"""Docs."""
+# all of a line
+x = 1  # the rest of one
+y = "#"  # stays, after a string
+z = """
+# in a string
+"""
+'''
+    bare = without_docstrings(source.encode()).decode()
+    expected = source.replace('"""Docs."""', '"."').replace("# all of a line", "")
+    assert bare == expected.replace("  # the rest of one", "")
