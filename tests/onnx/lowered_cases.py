@@ -697,11 +697,31 @@ def whole_numbers() -> Iterator[Case]:
     yield g.case()
 
 
+def thin_windows() -> Iterator[Case]:
+    """Images of one column or pixel, and transposed convolutions of few."""
+    column, known = N.f(2, 4, 9, 1), [1, 2]
+    step = {"pads": [1, 0, 2, 0], "strides": [2, 1]}
+    yield case("Conv", column, N.f(6, 4, 3, 1), N.f(6), known=known, label="column", **step)
+    yield case("Conv", column, N.f(6, 2, 3, 1), known=[1], group=2, label="column-groups", **step)
+    yield microsoft(
+        "FusedConv", column, N.f(6, 4, 3, 1), N.f(6), N.f(2, 6, 5, 1), known=known,
+        activation="Relu", label="column", **step,
+    )  # fmt: skip
+    yield case("ConvTranspose", N.f(2, 4, 1, 1), N.f(4, 3, 4, 3), N.f(3), strides=[2, 1],
+               pads=[1, 0, 0, 1], known=known, label="pixel")  # fmt: skip
+    yield case("ConvTranspose", N.f(1, 4, 1), N.f(4, 2, 3), known=[1], pads=[1, 0],
+               label="line-pixel")  # fmt: skip
+    yield case("ConvTranspose", N.f(2, 4, 2, 3), N.f(4, 3, 5, 4), N.f(3), strides=[3, 2],
+               pads=[1, 1, 1, 1], known=known, label="phases")  # fmt: skip
+    yield case("ConvTranspose", N.f(1, 4, 2), N.f(4, 2, 4), strides=[2], pads=[1, 1], known=[1],
+               label="line-phases")  # fmt: skip
+
+
 def all_cases() -> list[Case]:
     """The cases of all families."""
     families = (
         elementwise, views, parts, pads, recurrent, reductions, norms, windows, products, attention,
         quantized, patterns, transposed_windows, resizes, channels_last,
-        logarithms, quantized_attention, whole_numbers,
+        logarithms, quantized_attention, whole_numbers, thin_windows,
     )  # fmt: skip
     return [one_case for family in families for one_case in family()]

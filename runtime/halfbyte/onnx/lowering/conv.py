@@ -107,9 +107,13 @@ def _convolved(
         y = ops.conv2d_winograd(*operands, **places, **limits)
     else:
         weight = floats(c, w, f"packed {group}", lambda: ops.pack_kernels(w, group))
-        operands = [image(c, x), weight, bias]
-        operands += [image(c, z)] if isinstance(z, Value) else []
+        images = [image(c, v) for v in (x, z) if isinstance(v, Value)]
+        if window.lay(x):
+            images = [b.view((b.shape[0], 1, *b.shape[1::2])) for b in images]
+        operands = [images[0], weight, bias, *images[1:]]
         y = ops.conv2d(*operands, groups=group, **window.attributes, **limits)
+        if len(x.shape) == 4:
+            y = y.view((x.shape[0], *window.results, len(w)))
     return result(c, y, len(x.shape))
 
 

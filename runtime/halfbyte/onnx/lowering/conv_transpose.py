@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
 from halfbyte.core import ops
 from halfbyte.core.buffer import Buffer
 from halfbyte.onnx.capture import Capture
-from halfbyte.onnx.lowering.move import moved
+from halfbyte.onnx.lowering.move import moved, side_by_side
 from halfbyte.onnx.lowering.registry import lower
 from halfbyte.onnx.lowering.sliding import floats, image, result
 from halfbyte.onnx.lowering.strides import row_major
@@ -49,9 +50,23 @@ class _Axis:
     skip: int
     size: int
 
+    def phase(self, place: int) -> tuple[int, int]:
+        """Of results `place`, `place` + stride, ...: the padding before and the phase.
 
-def _axis(kernel: int, stride: int, dilation: int, pad: int, size: int) -> _Axis | None:
-    """The convolution along an axis; None for strides with dilations, and large paddings."""
+        Result o is number (o + pad) // stride of phase (o + pad) % stride.
+        """
+        first, phase = divmod(place + self.skip, self.stride)
+        return self.before - first, phase
+
+
+def _axis(
+    places: int, kernel: int, stride: int, dilation: int, pad: int, size: int
+) -> _Axis | None:
+    """The convolution along an axis of x with so many places; None for strides with dilations, and
+    large paddings.
+    """
+    if places == dilation == 1 and pad + size <= kernel:
+        return _Axis(kernel, 1, 1, 0, 1, pad, size)  # each result has one tap
     if stride == 1:
         before = (kernel - 1) * dilation - pad
         return None if before < 0 else _Axis(1, dilation, kernel, before, size, 0, size)
@@ -88,20 +103,55 @@ def conv_transpose(
     if min(sizes) < 1:
         return None
     c.allow((x.shape[0], each * group, *sizes), x.numpy)
-    spatial = [
-        _axis(*numbers)
-        for numbers in zip(
-            kernel, window.strides, window.dilations, window.begins, sizes, strict=True
-        )
-    ]
+    numbers = window.strides, window.dilations, window.begins, sizes
+    spatial = [_axis(*own) for own in zip(x.shape[2:], kernel, *numbers, strict=True)]
     axes = [_Axis(1, 1, 1, 0, 1, 0, 1)] * (2 - len(spatial)) + [a for a in spatial if a]
     if None in spatial or (group > 1 and each > 1 and axes[0].stride > 1):
         return None
     padded = inputs * each * math.prod(a.taps * a.stride for a in axes)
     if padded > max(4 * w.size, PADDED):
         return None
-    y = _phases(c, x, w, b, group, axes)
-    return _apart(c, y, group, each, axes, len(x.shape))
+    if group == 1 and _wasteful(axes):
+        y, axes = _each_phase(c, x, w, b, axes)
+    else:
+        y = _phases(c, x, w, b, group, axes)
+    return None if y is None else _apart(c, y, group, each, axes, len(x.shape))
+
+
+def _wasteful(axes: Sequence[_Axis]) -> bool:
+    """Whether a fifth of the results would be in the padding, and phases have equally many."""
+    computed = math.prod(a.count * a.stride for a in axes)
+    kept = math.prod(a.size for a in axes)
+    return computed * 5 > kept * 6 and all(a.size % a.stride == 0 for a in axes)
+
+
+def _each_phase(
+    c: Capture, x: Value, w: Array, b: Operand, axes: Sequence[_Axis]
+) -> tuple[Buffer | None, Sequence[_Axis]]:
+    """As `_phases`, by a convolution for each phase, with its own padding; and axes without any."""
+    down, across = axes
+    bias = c.constant(np.zeros(w.shape[1], np.float32) if b is None else np.asarray(b))
+
+    @cache
+    def kernels() -> Array:
+        whole = _kernels(w, 1, axes)
+        return whole.reshape(down.stride, across.stride, w.shape[1], *whole.shape[1:])
+
+    parts = []
+    for row, column in np.ndindex(down.stride, across.stride):
+        (top, i), (left, j) = down.phase(row), across.phase(column)
+        weight = floats(
+            c, w, f"phase {i} {j}", lambda i=i, j=j: ops.pack_kernels(kernels()[i, j], 1)
+        )
+        y = ops.conv2d(
+            image(c, x), weight, bias, p=down.size // down.stride, q=across.size // across.stride,
+            groups=1, kernel_h=down.taps, kernel_w=across.taps, stride_h=1, stride_w=1,
+            dilation_h=1, dilation_w=1, top=top, left=left, lo=-math.inf, hi=math.inf,
+        )  # fmt: skip
+        parts.append(c.value(y))
+    whole = side_by_side(c, parts, 3)
+    kept = [replace(a, count=a.size // a.stride, skip=0) for a in axes]
+    return None if whole is None else c.plain(whole), kept
 
 
 def _phases(

@@ -14,6 +14,8 @@ from halfbyte.onnx.reference._windows import counts, make_window
 from halfbyte.onnx.sizes import is_named
 from halfbyte.onnx.values import Array, Value, sizes_of
 
+_TURNED = (("p", "q"), ("kernel_h", "kernel_w"), ("stride_h", "stride_w"),
+           ("dilation_h", "dilation_w"), ("top", "left"))  # fmt: skip
 _NORMAL = np.finfo(np.float32).tiny
 
 
@@ -56,6 +58,18 @@ class Sliding:
         )  # fmt: skip
         self.attributes = dict(zip(names, numbers, strict=True))
         self.ends = both(window.ends, 0)
+
+    def lay(self, x: Value) -> bool:
+        """Make an image of one column a row, of the same memory; returns whether it is one.
+
+        The windows of a row are read where they are, as long as neighbours overlap.
+        """
+        a = self.attributes
+        if len(x.shape) != 4 or not x.shape[3] == a["q"] == a["kernel_w"] == 1 or a["left"]:
+            return False
+        for down, across in _TURNED:
+            a[down], a[across] = a[across], a[down]
+        return True
 
     def trim(self, x: Value, w: Array) -> Array:
         """Leave out the first and last taps of a convolution that see only padding of x; returns
