@@ -70,7 +70,12 @@ class Turns:
 
     def finish(self) -> None:
         """End the turn that `try_begin` began."""
-        self.end(self._quick)
+        turn = self._quick
+        with self._lock:
+            if self._holder is turn and not (self._queue or self._closed):
+                turn.inside, self._holder = False, None
+                return
+        self.end(turn)
 
     def take(self, turn: Turn, inside: bool) -> bool:
         """Begin `turn` if it is next, or else queue it; returns whether it began."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import mmap
 import os
+import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any, TypeAlias
@@ -36,6 +37,7 @@ class MappedFile(mmap.mmap):
 
     path: Path
     status: os.stat_result
+    descriptor: int  # of the file itself, whose status takes a fifth of the time that a path takes
 
     def check(self) -> None:
         """Raise `FormatError` if the file was changed in place since it was mapped.
@@ -43,13 +45,9 @@ class MappedFile(mmap.mmap):
         Reading pages beyond a new end would kill the process; other pages would be those of another
         model. A new file under the old name does not affect the mapped one.
         """
-        size, changed = self.size(), False
-        with suppress(OSError):  # the name is gone
-            now = os.stat(self.path)  # noqa: PTH116 - less than half the time of Path.stat
-            changed = now.st_mtime_ns != self.status.st_mtime_ns and os.path.samestat(
-                now, self.status
-            )
-        if size != len(self) or changed:
+        now = os.fstat(self.descriptor)
+        size = now.st_size
+        if size != len(self) or now.st_mtime_ns != self.status.st_mtime_ns:
             actual = f"{size}" if size != len(self) else "as many, which were written since"
             raise FormatError(
                 f"{self.path}: was changed while it was in use: expected {len(self)} bytes as when "
@@ -66,7 +64,9 @@ def map_file(path: Path) -> MappedFile:
     """The bytes of a regular file, mapped read-only; raises `FormatError` for anything else."""
     with _opened(path) as (file, status):
         pages = MappedFile(file.fileno(), 0, access=mmap.ACCESS_READ)
-    pages.path, pages.status = path.absolute(), status
+        pages.path, pages.status = path.absolute(), status
+        pages.descriptor = os.dup(file.fileno())
+    weakref.finalize(pages, os.close, pages.descriptor).atexit = False
     return pages
 
 

@@ -52,10 +52,13 @@ class ProgramCache:
 
     def again(self, stage: Stage) -> bool:
         """A run begins that uses only this stage; False if it is no longer kept."""
-        if stage not in self._stages:
+        kept = self._stages.get(stage)
+        if kept is None:
             return False
         self._run += 1
-        return self.used(stage)
+        self._stages[stage] = kept[0], kept[1], self._run
+        self._stages.move_to_end(stage)
+        return True
 
     def used(self, stage: Stage) -> bool:
         """The present run uses this stage; False if it is no longer kept."""

@@ -115,6 +115,13 @@ class Library:
             )
         return int(table)
 
+    def converted(self, function: str, first: int, values: tuple[int, ...]) -> tuple[Any, ...]:
+        """Arguments from number `first` on of a function, for many calls, in the types of C."""
+        types = getattr(getattr(self, function), "argtypes", None)
+        if types is None:  # of a module, not of a library
+            return values
+        return tuple(kind(v) for kind, v in zip(types[first:], values, strict=False))
+
     def capabilities(self, isa: str) -> dict[str, int]:
         """Capabilities of an instruction set: those of isa/caps.h that Python reads, by name."""
         values = self.memory.reach(np.zeros(len(self._capabilities), np.int32))

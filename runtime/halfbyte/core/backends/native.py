@@ -108,10 +108,14 @@ class NativeExecutable:
         self._pool = new_pool(self._library, threads)
         tuned = isinstance(threads, AtMost) and self.threads > 1
         self.tuner = Tuner(self.threads) if tuned else None
-        self._program = (table, memory.address(self._code))
-        self._arguments = (
-            memory.address(self._patches), len(patches), memory.address(self._registers)
+        self._program = self._library.converted("run", 0, (table, memory.address(self._code)))
+        rest = (
+            memory.address(self._patches), len(patches), memory.address(self._registers),
+            self._pool.address,
         )  # fmt: skip
+        converted = self._library.converted  # once, not in each run
+        # without a profile, and with one
+        self._arguments = tuple(converted("run", 4, (*rest, profile)) for profile in (False, True))
         self._segments = _segments(program)
         self._fixed: dict[int, tuple[list[Any], list[npt.NDArray[Any]]]] = {}
         self._present: dict[str, int] = {}  # the sizes of the last run
@@ -131,7 +135,8 @@ class NativeExecutable:
     def run(self, registers: Mapping[str, int], profile: bool = False) -> None:
         """Execute all instructions with these values of the program's named sizes."""
         with self._lock:
-            self._set(registers)
+            if registers != self._present or self._closed:
+                self._set(registers)
             if self.tuner is None or profile:
                 self._run_all(registers, profile)
             else:
@@ -156,7 +161,7 @@ class NativeExecutable:
 
     def _call(self, first: int, last: int, profile: bool) -> None:
         """Run the instructions [first, last) in C."""
-        arguments = (*self._arguments, profile)
+        arguments = self._arguments[profile]
         run_with(self._pool, self._run, self._program, first, last, arguments)
 
     def _run_host(self, number: int, registers: Mapping[str, int], profile: bool) -> None:
@@ -195,8 +200,6 @@ class NativeExecutable:
     def _set(self, registers: Mapping[str, int]) -> None:
         if self._closed:
             raise ProgramError(f"{self.program.name}: is closed")
-        if registers == self._present:
-            return
         self._present = {}
         self._fixed.clear()
         for index, size in enumerate(self._sizes):

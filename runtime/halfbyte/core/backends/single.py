@@ -66,7 +66,8 @@ class SingleKernels:
             self._code["kernel"] = kernel.index
             self._instruction[...] = self._code
             address = self.memory.address(self._instruction)
-            run_with(self._pool, self._library.run, (self._table, address), 0, 1, (0, 0, 0, 0))
+            rest = (0, 0, 0, self._pool.address, 0)
+            run_with(self._pool, self._library.run, (self._table, address), 0, 1, rest)
 
     def has(self, name: str) -> bool:
         """Whether there is a kernel of this name."""

@@ -111,18 +111,16 @@ def run_with(
     program : (int, int)
         Addresses of the table and the instructions.
     arguments : tuple of int
-        Those of `run` between `last` and the pool, then `profile`.
+        Those of `run` after `last`; the pool's address is among them.
     """
-    *given, profile = arguments
     pool.wake()
-    rest = (*given, pool.address, profile)
-    done = run(*program, first, last, *rest)
+    done = run(*program, first, last, *arguments)
     try:
         while done < last:
             pool.wait()
-            done = run(*program, done + 1, last, *rest)
+            done = run(*program, done + 1, last, *arguments)
     except BaseException:
-        run(*program, last, last, *rest)  # nothing: the run ends
+        run(*program, last, last, *arguments)  # nothing: the run ends
         raise
 
 
