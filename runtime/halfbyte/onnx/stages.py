@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -100,6 +101,8 @@ class Stage:
         executable = self._executable
         if executable is None:
             return
+        if self._direct is not None:
+            self._direct.restore()
         registers = {} if self.sizes is None else self.sizes.values
         if registers != self._registers or not self._copied:
             self._resize(executable, registers)
@@ -124,25 +127,78 @@ class Stage:
         """Whether these values are views of its memory, after a run without an observer."""
         return all(name in self._views for name in names)
 
-    def repeated(self, feeds: Mapping[str, Any]) -> Mapping[str, np.ndarray[Any, Any]]:
-        """Run again with feeds of the same types and shapes; the results are views of its memory.
+    def repeated(
+        self, feeds: Mapping[str, Any], names: Sequence[str]
+    ) -> list[np.ndarray[Any, Any]]:
+        """The results of these names, once each, of a run with feeds of the same types and shapes.
 
         The sizes are those of an earlier run.
         """
         executable = self._executable
         if executable is None:
-            return {}
+            return []
         registers = {} if self.sizes is None else self.sizes.values
         if registers != self._registers:
             self._resize(executable, registers)
+        arrays = self._callers(feeds, names) if self._large else {}
         for name, memory in self._copied.items():
-            memory[...] = feeds[name]
-        executable.run(registers)
+            if name not in arrays:
+                memory[...] = feeds[name]
+        if arrays:
+            self._run_on(executable, {self._large[name]: a for name, a in arrays.items()})
+        else:
+            executable.run(registers)
         if not self._views:
             self._views = {
                 name: _view(executable, buffer, registers) for name, buffer in self.results.items()
             }
-        return self._views
+        return [arrays[name] if name in arrays else self._views[name].copy() for name in names]
+
+    def _run_on(
+        self, executable: Executable, arrays: Mapping[Buffer, np.ndarray[Any, Any]]
+    ) -> None:
+        """Run once with these arrays as the memory of buffers."""
+        try:
+            self._direct.place(arrays)
+            executable.run({})
+        finally:
+            self._direct.restore()
+
+    @cached_property
+    def _direct(self) -> Any:
+        """What can have its memory elsewhere in a run; None where nothing can."""
+        return getattr(self._executable, "direct", None)
+
+    @cached_property
+    def _large(self) -> dict[str, Buffer]:
+        """Feeds and results, apart from each other, whose memory may be the caller's in a run."""
+        direct, executable = self._direct, self._executable
+        if direct is None or executable is None or self.sizes is not None:
+            return {}
+        operands = [(n, b.root) for n, b in (*self.feeds.items(), *self.results.items())]
+        users = Counter(root for _, root in operands)
+        named = Counter(name for name, _ in operands)
+        held = self._copied | self._views
+        return {
+            name: root
+            for name, root in operands
+            if users[root] == named[name] == 1 and direct.has(root)
+            and name in held and held[name].nbytes == executable.array(root).nbytes
+        }  # fmt: skip
+
+    def _callers(
+        self, feeds: Mapping[str, Any], names: Sequence[str]
+    ) -> dict[str, np.ndarray[Any, Any]]:
+        """The caller's arrays for a run: feeds, as they are, and new ones for results."""
+        arrays = {}
+        for name in self._large:
+            if name in self._copied:
+                feed = feeds[name]
+                if feed.dtype == self._copied[name].dtype and _plain(feed):
+                    arrays[name] = feed
+            elif name in names:
+                arrays[name] = np.empty_like(self._views[name])
+        return arrays
 
     def _resize(self, executable: Executable, registers: dict[str, int]) -> None:
         """Prepare for a run with these sizes, and for all that follow with the same ones."""
@@ -164,6 +220,11 @@ class Stage:
         self._views, self._copied = {}, {}
         if (executable := self.__dict__.pop("_executable", None)) is not None:
             executable.close()
+
+
+def _plain(array: np.ndarray[Any, Any]) -> bool:
+    """Whether kernels can read it where it is."""
+    return array.flags.c_contiguous and array.flags.aligned
 
 
 def _view(executable: Executable, buffer: Buffer, registers: Mapping[str, int]) -> Any:

@@ -11,6 +11,7 @@ import pytest
 from tests.onnx.graphs import Net
 from tests.onnx.session.models import HALFBYTE
 
+from halfbyte.core.backends.direct import DirectOperands
 from halfbyte.errors import HalfbyteError
 from halfbyte.onnx.session.session import InferenceSession
 
@@ -123,3 +124,77 @@ def test_results_that_are_not_of_one_program_take_the_long_way() -> None:
     for x in (np.ones((2, 3), np.float32), -np.ones((2, 3), np.float32)):
         assert session.run(None, {"x0": x})[0].shape == (2, int((x > 0).sum()))
     assert session.long == 2
+
+
+def large() -> tuple[Net, Counted]:
+    """Arrays that are not copied into the program's memory: x x, exp(relu(x)) and x itself."""
+    net = Net()
+    x = net.x(96, 128)
+    positive = net.node("Relu", x)
+    outputs = net.node("Mul", x, x), positive, net.node("Exp", positive)
+    return net, opened(*outputs, net=net)
+
+
+def unaligned(x: Array) -> Array:
+    memory = np.zeros(x.nbytes + 1, np.uint8)
+    view = memory[1:].view(x.dtype).reshape(x.shape)
+    view[...] = x
+    return view
+
+
+def test_large_arrays_are_used_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    placed: list[int] = []
+    place = DirectOperands.place
+
+    def counted(self: DirectOperands, arrays: Any) -> None:
+        placed.append(len(arrays))
+        place(self, arrays)
+
+    monkeypatch.setattr(DirectOperands, "place", counted)
+    net, session = large()
+    y, z, e = (output.name for output in session.get_outputs())
+    kept = []
+    for kind in range(8):
+        x = net.numbers(96, 128)
+        original = x.copy()
+        given = (x, unaligned(x), x.T.copy().T, x)[kind % 4]
+        given.setflags(write=kind % 4 != 3)
+        names = ([y, z, e], [e, y])[kind // 4]
+        results = dict(zip(names, session.run(names, {"x0": given}), strict=True))
+        kept.append((original, given, results))
+    for original, given, results in kept:
+        np.testing.assert_array_equal(given, original)
+        np.testing.assert_array_equal(results[y], original * original)
+        np.testing.assert_allclose(results[e], np.exp(np.maximum(original, 0)), rtol=1e-6)
+    # of the first call with each names, none is repeated; x, where it can be, and the results
+    assert placed == [3, 3, 4, 2, 2, 3]
+    assert session.long == 2
+
+
+def test_the_long_way_after_large_arrays_has_its_own_memory() -> None:
+    net, session = large()
+    results = []
+    for count in range(6):
+        x = net.numbers(96, 128)
+        options = HALFBYTE.RunOptions() if count % 2 else None
+        results.append((x.copy(), session.run(None, {"x0": x}, options)))
+        x[...] = np.nan
+        del x
+    for x, (y, z, e) in results:
+        np.testing.assert_array_equal(y, x * x)
+        np.testing.assert_array_equal(z, np.maximum(x, 0))
+        np.testing.assert_allclose(e, np.exp(np.maximum(x, 0)), rtol=1e-6)
+
+
+def test_inputs_that_are_results_are_copied() -> None:
+    net = Net()
+    x = net.x(96, 128)
+    flat = net.node("Reshape", x, net.array([-1], np.int64))
+    session = opened(flat, net.node("Neg", x), net=net)
+    for _ in range(3):
+        x0 = net.numbers(96, 128)
+        same, negative = session.run(None, {"x0": x0})
+        np.testing.assert_array_equal(same, x0.reshape(-1))
+        np.testing.assert_array_equal(negative, -x0)
+        assert not np.shares_memory(same, x0)
+    assert session.long == 1

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.core.backends.direct import DirectOperands
 from halfbyte.core.backends.libraries import instruction_sets, library_for
 from halfbyte.core.backends.libraries import library as package_library
 from halfbyte.core.backends.library import INSTRUCTION, PATCH, SLOTS, Kernel, Library
@@ -117,6 +118,12 @@ class NativeExecutable:
         # without a profile, and with one
         self._arguments = tuple(converted("run", 4, (*rest, profile)) for profile in (False, True))
         self._segments = _segments(program)
+        # NumPy's instructions keep their arrays
+        self.direct: DirectOperands | None = None
+        if not memory.apart and all(first < last for first, last in self._segments):
+            known = list(self._library.kernels.values())
+            kernels = [known[number] for number in code["kernel"].tolist()]
+            self.direct = DirectOperands(self._code, kernels, self._arrays)
         self._fixed: dict[int, tuple[list[Any], list[npt.NDArray[Any]]]] = {}
         self._present: dict[str, int] = {}  # the sizes of the last run
         self._run = self._library.run

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
@@ -105,7 +105,8 @@ def conv_transpose(
     c.allow((x.shape[0], each * group, *sizes), x.numpy)
     numbers = window.strides, window.dilations, window.begins, sizes
     spatial = [_axis(*own) for own in zip(x.shape[2:], kernel, *numbers, strict=True)]
-    axes = [_Axis(1, 1, 1, 0, 1, 0, 1)] * (2 - len(spatial)) + [a for a in spatial if a]
+    missing = [_Axis(1, 1, 1, 0, 1, 0, 1)] * (2 - len(spatial))
+    axes: Sequence[_Axis] = [*missing, *(a for a in spatial if a)]
     if None in spatial or (group > 1 and each > 1 and axes[0].stride > 1):
         return None
     padded = inputs * each * math.prod(a.taps * a.stride for a in axes)
@@ -137,12 +138,13 @@ def _each_phase(
         whole = _kernels(w, 1, axes)
         return whole.reshape(down.stride, across.stride, w.shape[1], *whole.shape[1:])
 
+    def packed(i: int, j: int) -> Array:
+        return ops.pack_kernels(kernels()[i, j], 1)
+
     parts = []
     for row, column in np.ndindex(down.stride, across.stride):
         (top, i), (left, j) = down.phase(row), across.phase(column)
-        weight = floats(
-            c, w, f"phase {i} {j}", lambda i=i, j=j: ops.pack_kernels(kernels()[i, j], 1)
-        )
+        weight = floats(c, w, f"phase {i} {j}", partial(packed, i, j))
         y = ops.conv2d(
             image(c, x), weight, bias, p=down.size // down.stride, q=across.size // across.stride,
             groups=1, kernel_h=down.taps, kernel_w=across.taps, stride_h=1, stride_w=1,

@@ -52,8 +52,7 @@ class RepeatedRuns:
             return None
         if sizes is not None and stage.sizes is not None:
             stage.sizes.values = sizes
-        values = stage.repeated(feeds)
-        return [values[name].copy() for name in names]
+        return stage.repeated(feeds, names)
 
     def add(
         self, key: Key, names: Sequence[str], given: Mapping[str, Any], checked: Mapping[str, Any],
@@ -63,6 +62,8 @@ class RepeatedRuns:
         stage = runner.whole_stage()
         same = given.keys() == checked.keys() and all(given[n] is checked[n] for n in given)
         if stage is None or not same or not stage.can_repeat(names):
+            return
+        if len(set(names)) < len(names):
             return
         if not all(type(results[name]) is np.ndarray for name in names):
             return
