@@ -717,11 +717,17 @@ def thin_windows() -> Iterator[Case]:
                label="line-phases")  # fmt: skip
 
 
+def chosen_rows() -> Iterator[Case]:
+    yield case("Gather", N.f(5, 3), i64(4, 0, -1, 0), known=[1], label="rows")
+    yield case("Gather", N.f(1, 5, 2, 3), i64(1, 3, 2), known=[1], axis=1, label="inner-rows")
+
+
 def all_cases() -> list[Case]:
     """The cases of all families."""
     families = (
         elementwise, views, parts, pads, recurrent, reductions, norms, windows, products, attention,
         quantized, patterns, transposed_windows, resizes, channels_last,
         logarithms, quantized_attention, whole_numbers, thin_windows,
+        chosen_rows,
     )  # fmt: skip
     return [one_case for family in families for one_case in family()]

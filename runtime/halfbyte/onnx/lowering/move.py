@@ -256,7 +256,7 @@ def side_by_side(c: Capture, parts: Sequence[Value | Array], axis: int) -> Value
 
 @lower("Gather")
 def gather(c: Capture, x: Value | Array, ids: Value | Array, *, axis: int = 0) -> Value | None:
-    """Elements of an axis at equal distances, as a part of x; or rows of a constant table."""
+    """Elements of an axis at equal distances, as a part of x; rows of x or of a constant table."""
     if isinstance(x, np.ndarray) and isinstance(ids, Value):
         return embedded(c, x, ids) if axis in (0, -x.ndim) else None
     if not isinstance(x, Value) or isinstance(ids, Value) or not x.shape or ids.ndim > 1:
@@ -268,11 +268,20 @@ def gather(c: Capture, x: Value | Array, ids: Value | Array, *, axis: int = 0) -
     places = np.where(places < 0, places + size, places)
     steps = set(np.diff(places).tolist()) or {1}
     if len(steps) != 1:
-        return None
+        return _rows_of(c, x, places, axis)
     part = sliced(c, x, along(x.shape, axis, (int(places[0]), steps.pop(), len(places))))
     if part is None or ids.ndim:
         return part
     return c.reshaped(part, [d for i, d in enumerate(x.shape) if i != axis])
+
+
+def _rows_of(c: Capture, x: Value, places: Array, axis: int) -> Value | None:
+    """Rows of x at any places of the first axis that has several."""
+    inner = math.prod(x.shape[axis + 1 :])
+    if x.dtype != "f32" or not inner or math.prod(x.shape[:axis]) != 1:
+        return None
+    rows = ops.gather(c.matrix(x, x.shape[axis], inner), c.constant(places.astype(np.int32)))
+    return c.value(rows, (*x.shape[:axis], len(places), *x.shape[axis + 1 :]))
 
 
 @lower("Pad")
