@@ -85,8 +85,9 @@ def _matmul() -> Iterator[Case]:
         (9, 160, 48),
     ]
     for name in WIDE:
-        odd = [(1, k, 3) for k in range(1, 34)] if BY_DTYPE[name.lower()].block == 1 else []
-        for n, k, m in dict.fromkeys((n, whole(name, k), m) for n, k, m in shapes + odd):
+        more = [(1, k, 3) for k in range(1, 34)] if BY_DTYPE[name.lower()].block == 1 else []
+        more += [(1, 1024, 258)] * bool(more)  # half a megabyte in F16: a row at a time
+        for n, k, m in dict.fromkeys((n, whole(name, k), m) for n, k, m in shapes + more):
             x, w = activations(n, k), weight(name, m, k)
             size = np.abs(x).astype(np.float64) @ np.abs(w.decode()).T.astype(np.float64)
             bound = (k + 2) * EPS * size + TINY
