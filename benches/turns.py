@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -27,6 +28,7 @@ class Contender:
     parts: int = 1
     calls: int = 1  # of each part
     clock: Clock | None = None  # the wall's by default
+    rest: float = 0.0  # seconds before a turn, in which threads of the one before stop spinning
 
     @classmethod
     def of(
@@ -37,6 +39,7 @@ class Contender:
 
     def calibrate(self) -> None:
         """Warm up, and choose how much work is a turn."""
+        time.sleep(self.rest)
         self.call()
         seconds = self._timed(1)
         if seconds < ROUND:  # the second call may still have been slow
@@ -46,6 +49,7 @@ class Contender:
 
     def turn(self) -> float:
         """Seconds per call."""
+        time.sleep(self.rest)
         return statistics.median(self._timed(self.calls) for _ in range(self.parts))
 
     def _timed(self, calls: int) -> float:

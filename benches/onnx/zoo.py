@@ -40,6 +40,7 @@ ENGINES = ("halfbyte", "onnxruntime")
 HEADER = [
     "model", "type", "halfbyte ms", "ORT ms", "ratio", "difference", "NumPy", "open ms", "ORT's",
 ]  # fmt: skip
+REST = 0.3  # seconds before a turn of several threads
 LIMIT = 60  # characters of a reason
 
 
@@ -84,7 +85,10 @@ def measured(case: Case) -> list[Series]:
     }
     contenders = [
         Contender(
-            results[engine], lambda s=session: s.run(None, feeds), clock=clock_of(case.threads)
+            results[engine],
+            lambda s=session: s.run(None, feeds),
+            clock=clock_of(case.threads),
+            rest=REST if case.threads > 1 else 0,
         )
         for engine, session in sessions.items()
     ]

@@ -179,6 +179,15 @@ def test_contenders_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     assert both[1].series.yardstick == "clock"
 
 
+def test_a_turn_of_several_threads_begins_after_a_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = Fake(monkeypatch)
+    monkeypatch.setattr(turns.time, "sleep", lambda seconds: fake.order.append(str(seconds)))
+    one = fake.contender("a", 1.0)
+    one.rest = 0.5
+    assert one.turn() == 1.0
+    assert fake.order == ["0.5", "a"]
+
+
 def test_short_calls_are_timed_together(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = Fake(monkeypatch)
     one = fake.contender("a", 1.0, 0.5, 0.0001)
