@@ -21,7 +21,7 @@ WORKERS := -n auto --maxprocesses 8
 # Tests start Python hundreds of times, which takes half as long where its bytecode has been kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo web wheels test test-long test-browser test-engines lighthouse test-pyodides test-notebooks fuzz judge tokenizers packages peers bench bench-peers bench-onnx bench-published report soak soak-tab docs lint lint-python package lint-types lint-layers lint-c format coverage hooks clean
+.PHONY: help demo web wheels test test-long test-browser test-engines lighthouse test-pyodides test-notebooks test-ray fuzz judge tokenizers packages peers bench bench-peers bench-onnx bench-published report soak soak-tab docs lint lint-python package lint-types lint-layers lint-c format coverage hooks clean
 .DELETE_ON_ERROR:
 
 help:
@@ -35,6 +35,7 @@ help:
 	@echo "make lighthouse     Lighthouse's marks for the page, which are to be 95 or more"
 	@echo "make test-pyodides  halfbyte in Pyodide 0.26 to 314, under Node"
 	@echo "make test-notebooks    halfbyte in JupyterLite, marimo and PyScript, from their registries"
+	@echo "make test-ray  quantize on a Ray cluster of two nodes, one of which is killed (minutes)"
 	@echo "make fuzz      mutate files of every format, on all cores   (make fuzz MINUTES=30)"
 	@echo "make judge     compare models with transformers, and write the tests' goldens (minutes)"
 	@echo "make tokenizers     compare real tokenizers with their originals   (minutes)"
@@ -52,7 +53,7 @@ help:
 	@echo "make format    format Python and C"
 	@echo "make coverage  run the tests and list the lines that none of them reaches"
 	@echo "make hooks     run lint before every commit"
-	@echo "make clean     remove .venv, .venv-judge and everything built"
+	@echo "make clean     remove .venv, .venv-judge, .venv-ray and everything built"
 	@echo
 	@echo "Each target sets up what it needs (.venv, packages, C kernels), and builds again when"
 	@echo "pyproject.toml or runtime/kernels/ has changed."
@@ -100,6 +101,12 @@ test-pyodides: $(WASM)
 # Only some: make test-notebooks ARGS=pyscript
 test-notebooks: $(WASM)
 	@$(BIN)/python -m tests.notebooks $(ARGS)
+
+# Ray takes 240 MB, so it has its own virtual environment.
+test-ray: $(VENV)/.installed
+	@[ -x $(VENV)-ray/bin/python ] || $(BIN)/python -m venv $(VENV)-ray
+	@$(VENV)-ray/bin/python -m pip install --quiet --editable ".[ray]"
+	@$(VENV)-ray/bin/python -m tests.quantize.ray_nodes
 
 # Files that reveal a fault are left in build/fuzz. Only some formats: make fuzz ARGS="gguf onnx".
 # Guided by coverage, each format for MINUTES, with the package atheris:
@@ -248,5 +255,5 @@ $(BIN)/pip:
 	done; echo "halfbyte needs Python 3.11 or newer: none was found" >&2; exit 1
 
 clean:
-	@rm -rf $(VENV) $(VENV)-judge build dist .mypy_cache .pytest_cache .ruff_cache .coverage
+	@rm -rf $(VENV) $(VENV)-judge $(VENV)-ray build dist .mypy_cache .pytest_cache .ruff_cache .coverage
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

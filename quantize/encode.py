@@ -45,6 +45,10 @@ class Codec:
         if self._kernels is not None and self._kernels.has("encode_integers"):
             self.steps = KernelSteps(self._kernels)
 
+    def __reduce__(self) -> tuple[type[Codec], tuple[()]]:
+        """Another process gets one with a thread: results are the same with any number."""
+        return Codec, ()
+
     def close(self) -> None:
         """Stop the threads."""
         if self._kernels is not None:
@@ -62,6 +66,11 @@ class Codec:
         ids = np.arange(n, dtype=np.int32)
         self._kernels.call(name, y=y, w=rows, ids=ids, n=n, v=n, d=columns)
         return y
+
+    def values(self, tensor: Tensor, first: int, count: int) -> F32Array:
+        """Rows of a tensor in floats."""
+        values = self.decode(tensor.format, tensor.take(first, count), tensor.columns)
+        return np.ascontiguousarray(values, np.float32)
 
     def hadamard(self, x: F32Array) -> F32Array:
         """Rotate each 32 numbers of a row, float32 [n, k]; see `halfbyte.core.ops.rotated`."""

@@ -7,8 +7,9 @@ lists them by the names of the command's ``--method``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,8 @@ from halfbyte.quantize import compensation
 from halfbyte.quantize.calibration.segments import Segment, Segments, Tokens
 from halfbyte.quantize.calibration.statistics import Moments, Statistics
 from halfbyte.quantize.encode import SLICE, Codec
+from halfbyte.quantize.engines import Engine, Local
+from halfbyte.quantize.rounding import Rounding, Stored, rounded
 from halfbyte.quantize.tuning.blas import single_threaded
 from halfbyte.quantize.tuning.checkpoint import refuse_others
 from halfbyte.quantize.tuning.tuner import Schedule, check_model, check_windows, tune
@@ -47,6 +50,8 @@ class Task:
         Called with the model's divergence, in nats, where it is known.
     checkpoint : path or None
         A file from which an interrupted run goes on.
+    engine : Engine
+        Where parts that are independent are computed.
     """
 
     file: ModelFile
@@ -58,15 +63,11 @@ class Task:
     note: Callable[[str], None] = lambda text: None
     divergence: Callable[[float], None] = lambda nats: None
     checkpoint: Path | None = None
-
-    def values(self, tensor: Tensor, first: int, count: int) -> F32Array:
-        """Rows of a tensor in floats."""
-        part = tensor.take(first, count)
-        values = self.codec.decode(tensor.format, part, tensor.columns)
-        return np.ascontiguousarray(values, np.float32)
+    engine: Engine = Local()  # noqa: RUF009 - it has no state
 
 
 Method = Callable[[Task], Mapping[str, U8]]
+Part = tuple[tuple[str, ...], Rounding]  # names of tensors, and rows of them
 
 
 def check_before(method: str, file: ModelFile, checkpoint: Path) -> None:
@@ -77,10 +78,8 @@ def check_before(method: str, file: ModelFile, checkpoint: Path) -> None:
         refuse_others(checkpoint)
 
 
-def observe(
-    task: Task, gram_bytes: int, use: Callable[[Segment, Mapping[str, Moments]], None]
-) -> None:
-    """Run the model over the windows, layer by layer; `use` gets what entered a layer's matrices.
+def observed(task: Task, gram_bytes: int) -> Iterator[tuple[Segment, Mapping[str, Moments]]]:
+    """Run the model over the windows, layer by layer: what entered each layer's matrices.
 
     Memory is that of a layer in floats, its Gram matrices, and what passes to the next layer.
     """
@@ -93,39 +92,60 @@ def observe(
             after.append(state if not segment.is_head else {})
             task.done(1 / (len(segments) * len(states)))
         states = after
-        use(segment, statistics.moments)
+        yield segment, statistics.moments
 
 
 def moments(task: Task) -> dict[str, Moments]:
     """Second moments of what enters all matrices."""
     known: dict[str, Moments] = {}
-    observe(task, 0, lambda segment, found: known.update(found))
+    for _, found in observed(task, 0):
+        known.update(found)
     return known
 
 
 def search(task: Task) -> dict[str, U8]:
     """The search of scales, with the second moments of channels as weights."""
-    encoded: dict[str, U8] = {}
+    seen: set[str] = set()
 
-    def use(segment: Segment, found: Mapping[str, Moments]) -> None:
-        for name, tensor in segment.matrices.items():
-            if name in task.formats and name not in encoded:
-                encoded[name] = weighted(task, tensor, found[name].means())
+    def found() -> Iterator[tuple[Tensor, F32Array]]:
+        for segment, known in observed(task, 0):
+            for name, tensor in segment.matrices.items():
+                if name in task.formats and name not in seen:
+                    seen.add(name)
+                    yield tensor, known[name].means()
 
-    observe(task, 0, use)
-    return encoded
+    return searched(task, found())
 
 
-def weighted(task: Task, tensor: Tensor, importance: F32Array) -> U8:
+def searched(task: Task, tensors: Iterable[tuple[Tensor, F32Array]]) -> dict[str, U8]:
+    """Rows of tensors by the search; weights are [matrices, columns]."""
+
+    def parts() -> Iterator[Part]:
+        for tensor, importance in tensors:
+            format_ = task.formats[tensor.name]
+            for rows, weights in _slices(tensor, importance):
+                stored = Stored(tensor.take(rows.start, len(rows)), tensor.format)
+                yield (tensor.name,), Rounding((stored,), tensor.columns, format_, weights)
+
+    return _rounded(task, parts())
+
+
+def weighted(codec: Codec, tensor: Tensor, format_: type[ScaledFormat], importance: F32Array) -> U8:
     """Rows of a tensor by the search; weights are [matrices, columns]."""
-    rows = tensor.row_count // len(importance)
+    return np.concatenate([
+        codec.search(format_, codec.values(tensor, rows.start, len(rows)), weights)[0]
+        for rows, weights in _slices(tensor, importance)
+    ])  # fmt: skip
+
+
+def _slices(tensor: Tensor, importance: F32Array) -> Iterator[tuple[range, F32Array]]:
+    """Some rows of a tensor at a time, and their matrix's weights."""
+    size = tensor.row_count // len(importance)
     step = max(1, SLICE // tensor.columns)
-    parts = []
     for number, weights in enumerate(importance):
-        for first in range(0, rows, step):
-            x = task.values(tensor, number * rows + first, min(step, rows - first))
-            parts.append(task.codec.search(task.formats[tensor.name], x, weights)[0])
-    return np.concatenate(parts)
+        rows = range(number * size, (number + 1) * size)
+        for first in range(0, size, step):
+            yield rows[first : first + step], weights
 
 
 def gptq(task: Task) -> dict[str, U8]:
@@ -134,37 +154,47 @@ def gptq(task: Task) -> dict[str, U8]:
     Experts whose tokens are few, and tensors whose Gram matrices need more than `GRAM_BYTES`, are
     encoded by the search with weights of channels.
     """
-    encoded: dict[str, U8] = {}
 
-    def use(segment: Segment, found: Mapping[str, Moments]) -> None:
-        alike: dict[tuple[int, type[ScaledFormat]], list[Tensor]] = {}
-        for name, tensor in segment.matrices.items():
-            if name in task.formats and name not in encoded:
-                alike.setdefault((id(found[name]), task.formats[name]), []).append(tensor)
-        for tensors in alike.values():
-            encoded.update(_compensated(task, tensors, found[tensors[0].name]))
+    def parts() -> Iterator[Part]:
+        seen: set[str] = set()
+        for segment, found in observed(task, GRAM_BYTES):
+            alike: dict[tuple[int, type[ScaledFormat]], list[Tensor]] = {}
+            for name, tensor in segment.matrices.items():
+                if name in task.formats and name not in seen:
+                    seen.add(name)
+                    alike.setdefault((id(found[name]), task.formats[name]), []).append(tensor)
+            for (_, format_), tensors in alike.items():
+                yield from _together(tensors, format_, found[tensors[0].name])
 
     with single_threaded():
-        observe(task, GRAM_BYTES, use)
-    return encoded
+        return _rounded(task, parts())
 
 
-def _compensated(task: Task, tensors: Sequence[Tensor], found: Moments) -> dict[str, U8]:
-    """Rows of tensors that read the same numbers, in the same format, all of a matrix at once."""
-    format_, count, means = task.formats[tensors[0].name], len(found.counts), found.means()
+def _together(
+    tensors: Sequence[Tensor], format_: type[ScaledFormat], found: Moments
+) -> Iterator[Part]:
+    """Tensors that read the same numbers, in the same format: all rows of a matrix at once."""
+    count, means = len(found.counts), found.means()
+    names, columns = tuple(tensor.name for tensor in tensors), tensors[0].columns
     sizes = [tensor.row_count // count for tensor in tensors]
-    parts: list[list[U8]] = [[] for _ in tensors]
-    for number in range(count):
-        pairs = zip(tensors, sizes, strict=True)
-        x = np.concatenate([task.values(t, number * size, size) for t, size in pairs])
-        if found.grams is None or found.counts[number] < _MIN_ROWS:
-            rows = task.codec.search(format_, x, means[number])[0]
-        else:
-            factors = compensation.factors(found.grams[number], int(found.counts[number]))
-            rows = compensation.compensated(x, *factors, format_, task.codec.steps)
-        for each, part in zip(parts, np.split(rows, np.cumsum(sizes)[:-1]), strict=True):
-            each.append(part)
-    return {t.name: np.concatenate(each) for t, each in zip(tensors, parts, strict=True)}
+    for number, rows in enumerate(found.counts.tolist()):
+        stored = tuple(
+            Stored(tensor.take(number * size, size), tensor.format)
+            for tensor, size in zip(tensors, sizes, strict=True)
+        )
+        gram = None
+        if found.grams is not None and rows >= _MIN_ROWS:
+            gram = compensation.Gram(found.grams[number], rows)
+        yield names, Rounding(stored, columns, format_, means[number], gram)
+
+
+def _rounded(task: Task, parts: Iterable[Part]) -> dict[str, U8]:
+    """Rows of all parts, by tensor."""
+    encoded: dict[str, list[U8]] = {}
+    for names, rows in task.engine.map(partial(rounded, task.codec), parts):
+        for name, each in zip(names, rows, strict=True):
+            encoded.setdefault(name, []).append(each)
+    return {n: each[0] if len(each) == 1 else np.concatenate(each) for n, each in encoded.items()}
 
 
 def tuned(task: Task) -> dict[str, U8]:
@@ -177,7 +207,8 @@ def tuned(task: Task) -> dict[str, U8]:
         start[name] = tensor
         if (format_ := task.formats.get(name)) is not None:
             if name not in encoded:
-                encoded[name] = weighted(task, tensor, np.ones((1, tensor.columns), np.float32))
+                ones = np.ones((1, tensor.columns), np.float32)
+                encoded[name] = weighted(task.codec, tensor, format_, ones)
             start[name] = Tensor(name, format_, tensor.shape, encoded[name].reshape(-1))
     done = 0
 

@@ -17,6 +17,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from halfbyte.quantize.budget import Budget
 from halfbyte.quantize.calibration.imatrix import read_imatrix
 from halfbyte.quantize.calibration.texts import read_text, windows_of
 from halfbyte.quantize.encode import Codec
+from halfbyte.quantize.engines import is_local, open_engine
 from halfbyte.quantize.methods import METHODS, NEED_TOKENS
 from halfbyte.quantize.presets import canonical
 from halfbyte.quantize.recipe import choose, is_coarse
@@ -69,6 +71,7 @@ def quantize_file(
     threads: int | None = None,
     progress: Progress | None = None,
     divergence: Callable[[float], None] | None = None,
+    engine: str = "local",
 ) -> Report:
     """Write a model in a smaller type.
 
@@ -120,6 +123,9 @@ def quantize_file(
         Called with input bytes processed so far and in total.
     divergence : callable, optional
         Called by "tuned" with the divergence on held-out tokens, in nats, as it falls.
+    engine : str, optional
+        Where matrices are measured and rounded: "local", "ray" or "ray:HOST:PORT"
+        (:mod:`halfbyte.quantize.engines`). The file is the same, to the bit.
 
     Raises
     ------
@@ -136,6 +142,12 @@ def quantize_file(
     if rotate and (imatrix is not None or write_imatrix is not None):
         raise HalfbyteError(
             "rotate: expected no imatrix, which is of channels that are not rotated"
+        )
+    given = (budget, calibrate, imatrix)
+    if not is_local(engine) and method not in NEED_TOKENS and given == (None, None, None):
+        raise HalfbyteError(
+            f"engine '{engine}': expected --bits, --size, --calibrate, --imatrix or --method gptq "
+            f"or tuned, found method '{method}' alone, which has nothing to distribute"
         )
     text = None if calibrate is None else read_text(calibrate)
     file = open_model(path, tokenizer)
@@ -158,9 +170,11 @@ def quantize_file(
         file = rotated(file)
     keep = [*keep]
     choices = choose(file, type, keep, pure=pure, exact=exact)
-    codec = Codec(default_threads() if threads is None else threads)
-    try:
-        run = Run(file, choices, codec, type, method, progress, divergence)
+    with ExitStack() as closing:
+        codec = Codec(default_threads() if threads is None else threads)
+        closing.callback(codec.close)
+        parts = closing.enter_context(open_engine(engine, codec.threads))
+        run = Run(file, choices, codec, type, method, progress, divergence, parts)
         if text is not None:
             run.calibrate(windows_of(file, text, calibrate))
             if write_imatrix is not None:
@@ -173,8 +187,6 @@ def quantize_file(
             patterns = [pattern for pattern, _ in keep]
             run.limit(budget, [n for n in file.tensors if any(fnmatchcase(n, p) for p in patterns)])
         rows = run.write(target)
-    finally:
-        codec.close()
     return Report(
         source=file.path.name,
         source_format=file.kind,

@@ -18,10 +18,11 @@ from halfbyte.quantize.calibration.imatrix import write_imatrix
 from halfbyte.quantize.calibration.segments import Tokens
 from halfbyte.quantize.calibration.texts import own_windows
 from halfbyte.quantize.encode import Codec, Slice, slices
+from halfbyte.quantize.engines import Engine, Local
 from halfbyte.quantize.equalize import Scales, find_scales
 from halfbyte.quantize.gguf_writer import GGUFWriter, TensorInfo
 from halfbyte.quantize.lattice import encode_exactly, with_lattices
-from halfbyte.quantize.methods import COSTS, METHODS, Task, check_before, moments, weighted
+from halfbyte.quantize.methods import COSTS, METHODS, Task, check_before, moments, searched
 from halfbyte.quantize.recipe import (
     Choice,
     equalized,
@@ -56,8 +57,10 @@ class Run:
         method: str,
         progress: Progress | None,
         divergence: Callable[[float], None] | None = None,
+        engine: Engine | None = None,
     ) -> None:
         self.file, self.codec, self.method = file, codec, method
+        self.engine = engine or Local()
         rtn = method == "rtn"
         self.choices = choices if rtn else list(with_lattices(file, choices, codec))
         self.notes = list[str]()
@@ -127,7 +130,7 @@ class Run:
         if self._calibrated:
             self._run_method(checkpoint)
         elif self._importance_of:
-            self._encoded = dict(self._weighted())
+            self._encoded = self._weighted()
         try:
             return self._write_file(target)
         except _DoesNotFit:  # rare, so the file is read again only then
@@ -150,7 +153,7 @@ class Run:
         windows = self._windows or own_windows(file, threads, done)
         task = Task(
             file, self._formats(), windows, self.codec, threads, done, self.notes.append,
-            self._divergence, checkpoint,
+            self._divergence, checkpoint, self.engine,
         )  # fmt: skip
         if self._room is not None:
             self.choices, self._losses, self.curve = choose_within(
@@ -170,13 +173,15 @@ class Run:
             for name, rows in encoded.items()
         }
 
-    def _weighted(self) -> Iterator[tuple[str, U8]]:
+    def _weighted(self) -> dict[str, U8]:
         """Tensors by the search with the given weights, which equalized channels change."""
         file = self.scales.of_file(self.file)
-        task = Task(file, self._formats(), (), self.codec)
-        for name in task.formats.keys() & self._importance_of.keys():
-            columns = self.scales.columns.get(name, np.float32(1))
-            yield name, weighted(task, file.tensors[name], self._importance_of[name] / columns**2)
+        task = Task(file, self._formats(), (), self.codec, engine=self.engine)
+        names = [name for name in task.formats if name in self._importance_of]
+        columns = {name: self.scales.columns.get(name, np.float32(1)) for name in names}
+        return searched(
+            task, ((file.tensors[n], self._importance_of[n] / columns[n] ** 2) for n in names)
+        )
 
     def _metadata(self) -> dict[str, MetadataValue]:
         key, value = QUANTIZED_BY

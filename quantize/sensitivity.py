@@ -8,8 +8,9 @@ the square of small changes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,9 @@ from halfbyte.errors import HalfbyteError
 from halfbyte.quantize.allocation import Option
 from halfbyte.quantize.calibration.segments import Segments, State, Tokens
 from halfbyte.quantize.calibration.statistics import Moments, Statistics
+from halfbyte.quantize.encode import Codec
 from halfbyte.quantize.methods import GRAM_BYTES, Task, weighted
+from halfbyte.quantize.tuning.blas import single_threaded
 from halfbyte.weights import FORMATS, F32Array, ScaledFormat, Tensor
 
 F64 = npt.NDArray[np.float64]
@@ -47,39 +50,87 @@ def candidates(tensor: Tensor) -> list[type[ScaledFormat]]:
     return sorted(fitting, key=lambda f: f.row_bytes(tensor.columns))
 
 
-def measure(task: Task, names: Sequence[str]) -> dict[str, Sensitivity]:
-    """The sensitivity of the named tensors of a task's model; its formats do not matter."""
-    windows = _some(task.windows)
-    segments = Segments(task.file, windows, task.threads)
-    states, moments = [segments.start()], dict[str, Moments]()
-    for segment in segments:
-        statistics = Statistics(GRAM_BYTES)
-        states.append(list(segments.run(segment, states[-1], statistics)))
-        for name, found in statistics.moments.items():
-            moments.setdefault(name, found)
-    expected = states.pop()
-    measured = {}
-    for name in names:
-        tensor = task.file.tensors[name]
+class Inputs(NamedTuple):
+    """What is known of a tensor: what enters its matrices, and the first segment that uses it."""
+
+    name: str
+    moments: Moments | None
+    first: int
+    states: Sequence[State]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Measures a tensor: its loss in its smallest format, and the errors of all.
+
+    Attributes
+    ----------
+    segments : Segments
+    expected : sequence of dict
+        The logits of each window.
+    codec : Codec
+    """
+
+    segments: Segments
+    expected: Sequence[State]
+    codec: Codec
+
+    def __call__(self, inputs: Inputs) -> tuple[float, list[float]]:
+        """The divergence in nats, and mean square errors."""
+        tensor, moments = self.segments.file.tensors[inputs.name], inputs.moments
         formats = candidates(tensor)
-        smallest = replace(task, formats={name: formats[0]})
-        rows = weighted(smallest, tensor, _importance(tensor, moments.get(name)))
-        encoded = Tensor(name, formats[0], tensor.shape, rows.reshape(-1))
+        rows = weighted(self.codec, tensor, formats[0], _importance(tensor, moments))
+        encoded = Tensor(tensor.name, formats[0], tensor.shape, rows.reshape(-1))
         with np.errstate(over="ignore", invalid="ignore"):
-            errors = _errors(task, tensor, formats, moments.get(name))
-            loss = _divergence(segments, states, {name: encoded}, expected)
+            errors = _errors(self.codec, tensor, formats, moments)
+            loss = self._divergence(encoded, inputs)
         if not np.isfinite([loss, *errors]).all():
             raise HalfbyteError(
-                f"tensor {name!r}: expected finite numbers in {formats[0].name}, found a "
+                f"tensor {tensor.name!r}: expected finite numbers in {formats[0].name}, found a "
                 f"divergence of {loss:.4g} and errors up to {max(errors):.4g}: its values are too "
                 "large to measure"
             )
-        top = errors[0] or 1.0
-        sizes = [tensor.row_count * f.row_bytes(tensor.columns) for f in formats]
-        options = [Option(s, loss * e / top) for s, e in zip(sizes, errors, strict=True)]
-        measured[name] = Sensitivity(formats, options)
-        task.done(1 / len(names))
+        return loss, errors
+
+    def _divergence(self, tensor: Tensor, inputs: Inputs) -> float:
+        """Mean KL with another tensor, from what the first segment reads that uses it."""
+        changed = self.segments.changed({tensor.name: tensor})
+        current = inputs.states
+        for number in range(inputs.first, len(self.segments)):
+            segment = changed.get(number, self.segments[number])
+            current = list(self.segments.run(segment, current))
+        return mean_divergence(self.expected, current)
+
+
+def measure(task: Task, names: Sequence[str]) -> dict[str, Sensitivity]:
+    """The sensitivity of the named tensors of a task's model; its formats do not matter."""
+    segments = Segments(task.file, _some(task.windows), task.threads)
+    with single_threaded():
+        states, moments = [segments.start()], dict[str, Moments]()
+        for segment in segments:
+            statistics = Statistics(GRAM_BYTES)
+            states.append(list(segments.run(segment, states[-1], statistics)))
+            for name, found in statistics.moments.items():
+                moments.setdefault(name, found)
+        probe = Probe(segments, states.pop(), task.codec)
+
+        def inputs(name: str) -> Inputs:
+            users = (number for number, each in enumerate(segments) if each.uses({name}))
+            first = next(users, len(segments) - 1)
+            return Inputs(name, moments.get(name), first, states[first])
+
+        measured = {}
+        for name, result in task.engine.map(probe, ((name, inputs(name)) for name in names)):
+            measured[name] = _sensitivity(task.file.tensors[name], *result)
+            task.done(1 / len(names))
     return measured
+
+
+def _sensitivity(tensor: Tensor, loss: float, errors: Sequence[float]) -> Sensitivity:
+    formats, top = candidates(tensor), errors[0] or 1.0
+    sizes = [tensor.row_count * f.row_bytes(tensor.columns) for f in formats]
+    options = [Option(s, loss * e / top) for s, e in zip(sizes, errors, strict=True)]
+    return Sensitivity(formats, options)
 
 
 def _some(windows: Sequence[Tokens]) -> list[Tokens]:
@@ -101,37 +152,23 @@ def _importance(tensor: Tensor, moments: Moments | None) -> F32Array:
 
 
 def _errors(
-    task: Task, tensor: Tensor, formats: Sequence[type[ScaledFormat]], moments: Moments | None
+    codec: Codec, tensor: Tensor, formats: Sequence[type[ScaledFormat]], moments: Moments | None
 ) -> list[float]:
     """The mean square error in the outputs of some rows, by each format."""
     importance = _importance(tensor, moments)
     matrix = int(moments.counts.argmax()) if moments is not None else 0
     rows = tensor.row_count // len(importance)
     step = max(1, rows // _ROWS)
-    x = np.concatenate([task.values(tensor, matrix * rows + i, 1) for i in range(0, rows, step)])
+    x = np.concatenate([codec.values(tensor, matrix * rows + i, 1) for i in range(0, rows, step)])
     errors = []
     for format_ in formats:
-        encoded, _ = task.codec.search(format_, x, importance[matrix])
-        off = x - task.codec.decode(format_, encoded, tensor.columns)
+        encoded, _ = codec.search(format_, x, importance[matrix])
+        off = x - codec.decode(format_, encoded, tensor.columns)
         if moments is None or moments.grams is None:
             errors.append(float((np.square(off) @ importance[matrix]).sum()))
         else:
             errors.append(float(((off @ moments.grams[matrix]) * off).sum()))
     return [max(error, 0.0) for error in errors]
-
-
-def _divergence(
-    segments: Segments, states: Sequence[Sequence[State]], tensors: Mapping[str, Tensor],
-    expected: Sequence[State],
-) -> float:  # fmt: skip
-    """Mean KL with other tensors, from what each segment reads."""
-    changed = segments.changed(tensors)
-    first = min(changed, default=len(segments) - 1)
-    current = states[first]
-    for number in range(first, len(segments)):
-        segment = changed.get(number, segments[number])
-        current = list(segments.run(segment, current))
-    return mean_divergence(expected, current)
 
 
 def mean_divergence(expected: Sequence[State], actual: Sequence[State]) -> float:

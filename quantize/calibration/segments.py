@@ -84,6 +84,14 @@ class Segments:
         self.file, self.windows, self.threads = file, windows, threads
         self._segments = self._cut({})
 
+    def __reduce__(self) -> tuple[type[Segments], tuple[ModelFile, Sequence[Tokens]]]:
+        """Another process gets the tensors' bytes, since it may lack the file, and one thread."""
+        tensors = {
+            t.name: Tensor(t.name, t.format, t.shape, np.asarray(t.data))
+            for t in self.file.tensors.values()
+        }
+        return Segments, (replace(self.file, tensors=tensors, parts={}), self.windows)
+
     def __len__(self) -> int:
         return len(self._segments)
 

@@ -39,6 +39,8 @@ NOT_RUN = {
     "quantize model.gguf --type Q3_K_M --method gptq": "the model writes 8,192 tokens for seconds",
     "quantize model.gguf --bits 5": "measures every matrix; tests/quantize/test_budget.py does",
     "quantize model.gguf --size 700KB": "likewise",
+    "quantize model.gguf --bits 3.5 --engine ray": "needs Ray; `make test-ray` does",
+    "ray start --head": "likewise",
     "halfbyte fit llama-1b": "a model of a billion weights",
     "halfbyte eval mobilenet-int8.onnx": "shows how one processor rounds",
     "python tools/build_wasm.py": "compiles; `make test` does",

@@ -50,6 +50,7 @@ EXAMPLES = (
     "quantize model.gguf --int4 --method tuned --calibrate text.txt   best, and takes minutes",
     "quantize model.gguf --bits 3.5                   writes model-3.5bits.gguf",
     "quantize model.gguf --size 600MB --calibrate book.txt",
+    "quantize model.gguf --bits 3.5 --engine ray:10.0.0.1:6379   on all nodes of a cluster",
     "quantize model.gguf --type Q4_K_M --imatrix imatrix.gguf",
     "quantize model.gguf --int4 --calibrate book.txt --write-imatrix imatrix.gguf",
     "quantize model.gguf --int4 --keep '*.ffn_down.weight=Q8_0' --json report.json --force",
@@ -194,6 +195,12 @@ def make_parser() -> Parser:
         help="of language models like Llama: rotate the channels between layers first, which "
         "leaves the function as it is, and channels of similar size",
     )  # fmt: skip
+    parser.add_argument(
+        "--engine", default="local", metavar="ENGINE",
+        help="where matrices are measured and rounded: local; ray, which needs `pip install "
+        "'halfbyte[ray]'`, is a cluster of Ray's at RAY_ADDRESS, or else one of this machine; "
+        "ray:HOST:PORT another, of which this machine is a node. The file is the same",
+    )  # fmt: skip
     _add_onnx(parser)
     parser.add_argument("--json", type=Path, metavar="REPORT", help="write the report as JSON")
     add_force(parser)
@@ -317,6 +324,7 @@ def _quantize_gguf(options: argparse.Namespace, bar: Bar) -> Report:
         threads=useful_threads(options.threads),
         progress=bar,
         divergence=bar.divergence,
+        engine=options.engine,
     )
 
 
@@ -329,6 +337,8 @@ def _quantize_onnx(options: argparse.Namespace, bar: Bar) -> Report:
         raise HalfbyteError(f"{options.model}: --lora is for language models")
     if options.rotate:
         raise HalfbyteError(f"{options.model}: --rotate is for language models")
+    if options.engine != "local":
+        raise HalfbyteError(f"{options.model}: --engine is for language models")
     if options.kind is None:
         raise HalfbyteError(f"{options.model}: --bits and --size are for language models")
     if options.imatrix or options.write_imatrix:
