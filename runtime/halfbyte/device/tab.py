@@ -12,7 +12,7 @@ from halfbyte.core.backends.instance import MAX_PAGES, PAGE
 from halfbyte.device import schema
 from halfbyte.device.kernels import Kernel
 from halfbyte.device.profile import Overhead, Profile
-from halfbyte.device.quantity import Quantity
+from halfbyte.device.quantity import Multiple, Quantity
 from halfbyte.device.schema import named, number
 
 WIDE_BYTES = PAGE * MAX_PAGES["i64"][0]  # of WebAssembly's memory with 64 bits
@@ -36,8 +36,21 @@ class Tab:
 
 @cache
 def usual_tab() -> Tab:
-    """Measured in Chromium on a server processor, with ranges for other devices."""
-    return schema.read_file(Tab, _MEASURED)
+    """Measured in Chromium on a server processor, with ranges for other devices.
+
+    What another browser or processor makes of WebAssembly, it makes of all kernels.
+    """
+    tab = schema.read_file(Tab, _MEASURED)
+    return replace(tab, kernels={kind: _together(kernel) for kind, kernel in tab.kernels.items()})
+
+
+def _together(kernel: Kernel) -> Kernel:
+    """The kernel, whose fractions are as much off as all others of the same relative range."""
+    parts = []
+    for q in (kernel.prompt, kernel.token, kernel.memory):
+        factor = Quantity(1, round(q.low / q.value, 1), round(q.high / q.value, 1))
+        parts.append(replace(Multiple.of(factor, q.value), source=q.source, assumed=q.assumed))
+    return Kernel(kernel.arithmetic, *parts)
 
 
 def in_tab(profile: Profile, addressed: int = WIDE_BYTES) -> Profile:
