@@ -128,6 +128,7 @@ def test_nothing_moves_for_those_who_asked_for_that(guest: User) -> None:
 
 def test_no_window_is_too_small_or_large(guest: User) -> None:
     """From either side; numbers stay before their units."""
+    expect(guest.page.locator("#status")).to_contain_text("per second", timeout=READY)
     guest.unfold()
     for tab in ("language", "search", "onnx"):
         guest.page.click(f"#{tab}-tab")

@@ -152,7 +152,7 @@ def test_hostile_files(visitor: Visitor, files: Path) -> None:
 def test_a_search_with_own_files(visitor: Visitor, files: Path) -> None:
     """Without an encoder the tab explains how to get one; a passage is nearest to itself."""
     visitor.page.click("#search-tab")
-    assert "make web" in visitor.page.locator("#search-side").inner_text()
+    expect(visitor.page.locator("#search-side")).to_contain_text("make web", timeout=READY)
     visitor.give("search", files / "small.onnx")
     assert "Now drop its tokenizer.json" in visitor.page.locator("#search-side").inner_text()
     visitor.give("search", files / "tokenizer.json")
