@@ -38,6 +38,13 @@ enum { SMALL_FILE = 1 };
 enum { SMALL_FILE = 0 };
 #endif
 
+/* Whether large memory is in huge pages, as far as the system has them */
+#ifdef __linux__
+enum { HUGE_PAGES = 1 };
+#else
+enum { HUGE_PAGES = 0 };
+#endif
+
 /* Two 16-bit numbers in one of 32 bits, the first in the low half */
 #define PAIR_OF(first, second) ((int)(((unsigned)(first) & 0xFFFF) | (unsigned)(second) << 16))
 

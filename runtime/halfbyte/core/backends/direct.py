@@ -6,7 +6,9 @@ addresses in the instructions that use a buffer are replaced by those of another
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -48,23 +50,31 @@ class DirectOperands:
         """Whether the memory of an input or an output can be elsewhere, and is worth it."""
         if buffer.kind not in (Kind.INPUT, Kind.OUTPUT) or buffer.root is not buffer:
             return False
+        if self._arrays[buffer].nbytes < WORTH:
+            return False
         if buffer not in self._places:
             self._places[buffer] = self._found(buffer)
         return bool(self._places[buffer][0])
 
     def _found(self, buffer: Buffer) -> tuple[list[tuple[int, int]], int]:
-        """Nowhere if the buffer is small, is an input that is written, or an output that is not."""
-        array, found, kinds = self._arrays[buffer], [], set()
+        """Nowhere if it is an input that is written, or an output that is not."""
+        array = self._arrays[buffer]
         begin = int(array.ctypes.data)
-        for number, kernel in enumerate(self._kernels):
-            for slot, field in enumerate(kernel.fields):
-                word = number * _WORDS + _FIRST + slot
-                address = int(self._words[word])
-                if field.kind in ("in", "out") and begin <= address < begin + array.nbytes:
-                    found.append((word, address))
-                    kinds.add(field.kind)
-        fits = array.nbytes >= WORTH and ("out" in kinds) == (buffer.kind is Kind.OUTPUT)
-        return found if fits else [], begin
+        first, last = (bisect_left(self._operands, (a,)) for a in (begin, begin + array.nbytes))
+        found = self._operands[first:last]
+        written = any(kind == "out" for _, _, kind in found)
+        fits = written == (buffer.kind is Kind.OUTPUT)
+        return [(word, address) for address, word, _ in found] if fits else [], begin
+
+    @cached_property
+    def _operands(self) -> list[tuple[int, int, str]]:
+        """Address, word and kind of all that instructions read and write, in order."""
+        return sorted(
+            (int(self._words[word]), word, field.kind)
+            for number, kernel in enumerate(self._kernels)
+            for word, field in enumerate(kernel.fields, number * _WORDS + _FIRST)
+            if field.kind in ("in", "out")
+        )
 
     def place(self, arrays: Mapping[Buffer, npt.NDArray[Any]]) -> None:
         """Make these arrays the memory until `restore`: contiguous, aligned, of as many bytes."""
