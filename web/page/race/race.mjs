@@ -117,7 +117,9 @@ async function takeTurn(lane, heat, counts) {
   let result;
   const value = await turn(async () => {
     result = await lane.engine.run({ heat: heat.name, task: heat.task }, (text, tokens, seconds) => lane.show(tokens / seconds, text));
-    return heat.measure(result);
+    const [work, seconds] = heat.measure(result);
+    lane.show(work / seconds, result.text);  // a short run may have told nothing before its end
+    return [work, seconds];
   });
   lane.write(result.text);
   lane.active(false);
