@@ -146,8 +146,7 @@ def _choice(
 def equalized(file: ModelFile) -> Mapping[str, tuple[str, ...]]:
     """The channels that the architecture can equalize; empty where it is not known."""
     name = file.metadata.get("general.architecture")
-    known = isinstance(name, str) and architectures.module_name(name) in architectures.names()
-    return architectures.get(str(name)).EQUALIZED if known else {}
+    return architectures.get(name).EQUALIZED if architectures.has(name) else {}
 
 
 def layers(file: ModelFile) -> list[str]:

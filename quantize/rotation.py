@@ -97,8 +97,7 @@ def _refuse(file: ModelFile, why: str) -> UnsupportedError:
 def _block(file: ModelFile) -> Block:
     """The block of the model's architecture; raises where it cannot be rotated."""
     name = file.metadata.get("general.architecture")
-    known = isinstance(name, str) and architectures.module_name(name) in architectures.names()
-    block = getattr(architectures.get(str(name)), "BLOCK", None) if known else None
+    block = getattr(architectures.get(name), "BLOCK", None) if architectures.has(name) else None
     if not isinstance(block, Block) or block.norm != "rms":
         raise _refuse(file, f"expected an architecture with RMSNorms like Llama, found {name!r}")
     if not block.before or block.after or block.first or block.positions is not None:

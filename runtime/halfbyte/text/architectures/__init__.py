@@ -1,5 +1,6 @@
 """Model architectures: one module each, named as in GGUF's ``general.architecture``, `-` and `.` as
-`_`.
+`_`; those of which only GGUF files are read, and that differ from Llama by a number or two, share
+the table of `_llama_kin`.
 
 A module holds all that is known of its architecture; see `Architecture`. To add one, add its
 module; no other file of the product changes. Modules that begin with an underscore are shared:
@@ -21,7 +22,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, cast
 
 from halfbyte.core.program import Program
 from halfbyte.errors import TaskError, UnsupportedError, nearest
@@ -73,13 +74,23 @@ class Architecture(Protocol):
 
 def names() -> list[str]:
     """The names of all architectures."""
-    return sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
+    return sorted({*_modules(), *_kin()})
+
+
+def _modules() -> set[str]:
+    return {m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")}
+
+
+def _kin() -> Mapping[str, Architecture]:
+    from halfbyte.text.architectures._llama_kin import KIN  # itself reads `CHANNELS` of here
+
+    return cast("Mapping[str, Architecture]", KIN)
 
 
 def find(file: ModelFile) -> Architecture:
     """The module for a file's architecture; a page that writes has none of encoders."""
     name = metadata.text(file, "general.architecture")
-    if module_name(name) not in names():
+    if not has(name):
         raise (TaskError if turns_into_vectors(file) else UnsupportedError)(
             f"{file.path}: architecture {name[:80]!r}: expected one of {nearest(name, names())}"
         )
@@ -91,9 +102,19 @@ def is_encoder(file: ModelFile) -> bool:
     return bool(getattr(find(file), "HEADS", ()))
 
 
+def has(name: object) -> TypeGuard[str]:
+    """Whether a value of ``general.architecture`` names one of `names`."""
+    return isinstance(name, str) and (
+        module_name(name) in _modules() or module_name(name) in _kin()
+    )
+
+
 def get(name: str) -> Architecture:
-    """The module of one of `names`."""
-    return cast(Architecture, importlib.import_module(f"{__name__}.{module_name(name)}"))
+    """The module, or the line of the table, of one of `names`."""
+    module = module_name(name)
+    if module in _modules():
+        return cast(Architecture, importlib.import_module(f"{__name__}.{module}"))
+    return _kin()[module]
 
 
 def module_name(architecture: str) -> str:

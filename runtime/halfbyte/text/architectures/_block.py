@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from halfbyte.core import ops
 from halfbyte.core.buffer import Buffer, maximum
 from halfbyte.core.program import Program, capture
-from halfbyte.errors import UnsupportedError
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.text.architectures import CHANNELS, _decoder, _experts
 from halfbyte.text.architectures._decoder import Decoder, RotaryConfig, activated
@@ -24,9 +23,6 @@ from halfbyte.text.architectures._keys import Keys
 from halfbyte.text.architectures._rotary import Rope
 from halfbyte.text.architectures._ssm import Mixer
 from halfbyte.text.architectures._xielu import XIELU
-
-if TYPE_CHECKING:
-    from halfbyte.formats.huggingface.names import Translation
 
 TABLES = frozenset({"rope_freqs.weight"})
 
@@ -354,13 +350,6 @@ class _Model(Decoder):
             shared = _experts.gated(self, x, shared, f"{name}ffn_gate_inp_shexp.weight")
         sums: Buffer = ops.add(y, shared)
         return sums
-
-
-def refuse_folder(config: Translation) -> None:
-    """Refuse a config.json of an architecture of which only GGUF files are read."""
-    raise UnsupportedError(
-        f"{config.keys.where}: model_type {config.kind!r}: expected a GGUF file of such a model"
-    )
 
 
 def slopes(heads: int, most: float) -> np.ndarray[Any, np.dtype[np.float32]]:
