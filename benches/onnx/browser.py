@@ -15,19 +15,16 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 from benches import prepare
 from benches.arguments import Some, counts
-from benches.browser.measure import Bench, wait_for_start
+from benches.browser.measure import Bench
 from benches.figures import PEERS, Series, add_json_option, pytest_json, write_json
 from benches.onnx import table
 from benches.onnx.__main__ import WHOSE
 from benches.onnx.files import PRECISIONS, Contest, contests
 from benches.onnx.measure import (
-    Array,
     Feeds,
     Turn,
     in_turns,
@@ -38,49 +35,9 @@ from benches.onnx.measure import (
     test_name,
     turn,
 )  # fmt: skip
+from benches.onnx.tab import Tab, address, make_onnx_site
 from benches.pinning import add_pin_option, pinned
 from benches.turns import attempt
-from playwright.sync_api import Page
-
-from halfbyte.web.site import Site, make_site
-
-PAGE = Path(__file__).parent / "page"
-
-
-class Tab:
-    """One engine with one file."""
-
-    def __init__(self, page: Page, engine: str, threads: int, address: str) -> None:
-        self.engine, self.threads, self._page = engine, threads, page
-        page.goto(f"{address}&engine={engine}&threads={threads}")
-        self.load_seconds = wait_for_start(page, engine)
-
-    def output(self, feeds: Feeds) -> Array:
-        """The first output, which has a row for each of the inputs'."""
-        rows = len(feeds["input_ids"])
-        return np.array(self._run(feeds, 1)["output"], np.float32).reshape(rows, -1)
-
-    def seconds(self, feeds: Feeds, runs: int) -> list[float]:
-        """The seconds of each of several runs in a row."""
-        return [float(s) for s in self._run(feeds, runs)["seconds"]]
-
-    def _run(self, feeds: Feeds, runs: int) -> Any:
-        listed = [[name, list(x.shape), x.ravel().tolist()] for name, x in feeds.items()]
-        return self._page.evaluate("(asked) => window.measure(...asked)", [listed, runs])
-
-
-def make_onnx_site(files: Sequence[Path]) -> Site:
-    """halfbyte's site with the bench's page, its models and its peer in it."""
-    pages = {f"bench/{path.name}": path for path in PAGE.iterdir()}
-    models: dict[str, Path | bytes] = {}
-    for path in files:
-        models[f"models/{path.name}"] = models[f"models/{path.stem}/onnx/model.onnx"] = path
-        models[f"models/{path.stem}/config.json"] = b'{"model_type": "bert"}'
-    peers = {
-        **prepare.or_reason(prepare.onnxruntime_web, f"{prepare.ORT_WEB}/ort.wasm.min.mjs"),
-        **prepare.or_reason(prepare.transformers_js, "transformers.js/transformers.min.js"),
-    }
-    return Site({**make_site().files, **pages, **models, **peers})
 
 
 def side(engine: str) -> str:
@@ -99,9 +56,9 @@ def measure(
         window, tabs, more = browser.new_context(), [], []
         for engine, threads in engines:
             path = contest.file(side(engine))
-            address = f"{bench.address}bench/onnx.html?model=/models/{path.name}"
+            page = address(bench.address, path)
             load = Series(contest.model, engine, "load", threads)
-            tab = attempt([load], partial(Tab, window.new_page(), engine, threads, address))
+            tab = attempt([load], partial(Tab, window.new_page(), engine, threads, page))
             cosine = attempt([load], partial(least_cosine, contest.model, tab)) if tab else None
             if tab is None or cosine is None:
                 results += missing(load, tests)

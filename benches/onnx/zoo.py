@@ -80,7 +80,7 @@ def measured(case: Case) -> list[Series]:
         outputs[engine] = session.run(None, feeds)
         opened[engine].seconds.append(seconds + time.perf_counter() - start)
     results["halfbyte"].more |= {
-        "difference": _difference(*(outputs[engine] for engine in ENGINES)),
+        "difference": difference(*(outputs[engine] for engine in ENGINES)),
         "numpy": _share_of_numpy(path, case.threads, feeds),
     }
     contenders = [
@@ -103,7 +103,7 @@ def _options(module: Any, threads: int) -> Any:
     return options
 
 
-def _difference(ours: Sequence[Any], theirs: Sequence[Any]) -> float:
+def difference(ours: Sequence[Any], theirs: Sequence[Any]) -> float:
     """The largest one of all outputs; infinite where shapes, or places of NaN, differ."""
     worst = 0.0
     for own, other in zip(ours, theirs, strict=True):
@@ -180,7 +180,11 @@ def table(series: Sequence[Series]) -> str:
             *(digits(1000 * seconds) for seconds in opened),
         ]  # fmt: skip
         rows.append((ratio, cells))
-    text = markdown(HEADER, [cells for _, cells in sorted(rows)], left=2)
+    return summary(markdown(HEADER, [cells for _, cells in sorted(rows)], left=2), ratios, reasons)
+
+
+def summary(text: str, ratios: Sequence[float], reasons: Sequence[list[str]]) -> str:
+    """A table, with the ratios' mean and what failed after it."""
     if ratios:
         mean = statistics.geometric_mean(ratios)
         text += f"\n\n{len(ratios)} runs: geometric mean {mean:.2f}, worst {min(ratios):.2f}"

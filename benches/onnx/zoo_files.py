@@ -59,6 +59,11 @@ def entries() -> dict[str, Entry]:
     return {entry.name: entry for entry in models}
 
 
+def of_tabs() -> list[str]:
+    """The models that tabs run."""
+    return list(tomllib.loads(LIST.read_text(encoding="utf-8"))["tabs"])
+
+
 def folder() -> Path:
     """The folder of the zoo."""
     path = prepare.folder() / "zoo"

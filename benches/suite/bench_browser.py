@@ -18,6 +18,7 @@ from benches.figures import PEERS, Series
 from benches.onnx import browser as graphs
 from benches.onnx import table
 from benches.onnx.files import Contest
+from benches.onnx.tab import make_onnx_site
 from benches.peers.session import Plan, measure
 
 OWN = ("relaxed", "simd128")
@@ -89,7 +90,7 @@ def bench_graph_tab(bench: Bench, precision: str) -> None:
     contest = Contest("minilm", precision, "own" if precision == "int8" else "")
     files = sorted({contest.file(graphs.side(engine)) for engine in table.ENGINES})
     engines = [(engine, 1) for engine in table.ENGINES]
-    with Browser(graphs.make_onnx_site(files), prepare.ROOT) as browser:
+    with Browser(make_onnx_site(files), prepare.ROOT) as browser:
         bench.keep(*graphs.measure(browser, contest, engines, [(1, 16), (1, 128)], ROUNDS))
     peers = [engine for engine in table.ENGINES if engine in PEERS]
     bench.figures.versions |= {engine: prepare.VERSIONS[engine] for engine in peers}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from benches import prepare
 from benches.figures import Series
-from benches.onnx import zoo, zoo_files
+from benches.onnx import zoo, zoo_files, zoo_tabs
 
 CASE = zoo.Case("mlp", "fp32", threads=1, rounds=1)
 
@@ -27,6 +27,8 @@ def test_list_has_many_models() -> None:
             assert entry.inputs
         else:
             assert f'"{entry.name}"' in sources, entry.name
+    assert len(zoo_files.of_tabs()) >= 20
+    assert set(zoo_files.of_tabs()) <= set(entries)
 
 
 def test_random_inputs() -> None:
@@ -105,6 +107,31 @@ def test_difference_is_the_largest() -> None:
     """Relative to the largest number of an output; NaN belong where the other has them."""
     whole = np.array([1.0, -4.0, np.nan], np.float32)
     near = np.array([1.0, -4.2, np.nan], np.float32)
-    assert zoo._difference([whole, whole], [whole, near]) == pytest.approx(0.2 / 4.2)
-    assert zoo._difference([np.nan_to_num(whole)], [whole]) == float("inf")
-    assert zoo._difference([whole[:2]], [whole]) == float("inf")
+    assert zoo.difference([whole, whole], [whole, near]) == pytest.approx(0.2 / 4.2)
+    assert zoo.difference([np.nan_to_num(whole)], [whole]) == float("inf")
+    assert zoo.difference([whole[:2]], [whole]) == float("inf")
+
+
+def test_a_table_of_tabs_says_what_failed() -> None:
+    """halfbyte's times stand before those of its peer, and a model without any has its reason."""
+    series = [
+        Series("unet", "relaxed", "fp32", 1, [0.1], {"difference": 2e-6, "load_seconds": 1.25}),
+        Series("unet", "onnxruntime-web", "fp32", 1, [0.15], {"load_seconds": 0.5}),
+        Series("vits", "relaxed", "fp32", 1, more={"reason": "out of memory"}),
+    ]
+    lines = zoo_tabs.table(series).splitlines()
+    cells = [cell.strip() for cell in lines[2].strip("|").split("|")]
+    assert cells == ["unet", "fp32", "100", "150", "1.50", "2e-06", "1.2", "0.5"]
+    assert "1 runs: geometric mean 1.50, worst 1.50, 0 below 0.9" in lines
+    assert [c.strip() for c in lines[-1].strip("|").split("|")] == ["vits", "fp32", "out of memory"]
+
+
+def test_a_model_that_fails_in_a_tab(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has one series, with the reason."""
+
+    def fail(name: str, precision: str) -> Path:
+        raise OSError("no such wheel")
+
+    monkeypatch.setattr(zoo_files, "file", fail)
+    [series] = zoo_tabs.measured(cast("Any", None), CASE)
+    assert series.more["reason"] == "no such wheel"

@@ -10,7 +10,7 @@ async function start() {
   const { pyodide } = await startPyodide(undefined, ["numpy", "halfbyte"]);
   pyodide.globals.set("content", new Uint8Array(await answer));
   pyodide.runPython(`
-import os, time
+import base64, os, time
 from pathlib import Path
 import numpy as np
 import halfbyte
@@ -21,23 +21,31 @@ options.intra_op_num_threads = ${Number(query.get("threads") ?? 1)}
 session = halfbyte.InferenceSession(content.to_bytes(), options)
 del content
 
-def measure(feeds, runs):
-    arrays = {n: np.array(values, np.int64).reshape(shape) for n, shape, values in feeds}
+def measure(feeds, runs, every):
+    arrays = {
+        name: np.frombuffer(base64.b64decode(text), kind).reshape(shape)
+        for name, kind, shape, text in feeds
+    }
     seconds = []
     for _ in range(runs):
         start = time.perf_counter()
-        output = session.run(None, arrays)[0]
+        outputs = session.run(None, arrays)
         seconds.append(time.perf_counter() - start)
-    return {"seconds": seconds, "output": output.ravel().tolist()}
+    names = [output.name for output in session.get_outputs()]
+    listed = [
+        [name, x.dtype.name, list(x.shape), base64.b64encode(x.tobytes()).decode()]
+        for name, x in zip(names, outputs if every else outputs[:1])
+    ]
+    return {"seconds": seconds, "outputs": listed}
 `);
   return pyodide;
 }
 
 try {
   const pyodide = await start();
-  self.onmessage = ({ data: { feeds, runs } }) => {
+  self.onmessage = ({ data: { feeds, runs, all } }) => {
     try {
-      const times = pyodide.globals.get("measure")(pyodide.toPy(feeds), runs);
+      const times = pyodide.globals.get("measure")(pyodide.toPy(feeds), runs, all);
       self.postMessage(times.toJs({ dict_converter: Object.fromEntries }));
     } catch (error) {
       self.postMessage({ error: String(error.message ?? error) });
