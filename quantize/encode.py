@@ -84,13 +84,14 @@ class Codec:
     def encode(self, format_: type[WeightFormat], x: F32Array) -> U8:
         """Round to nearest: float32 [n, k] -> bytes [n, row_bytes]."""
         name = f"encode_{format_.dtype}"
-        if self._kernels is None or not self._kernels.has(name):
-            if issubclass(format_, ScaledFormat):
-                return scale_search.encode(x, format_, self.steps)
+        kernels = self._kernels if self._kernels and self._kernels.has(name) else None
+        if issubclass(format_, ScaledFormat) and (kernels is None or format_.minimum):
+            return scale_search.encode(x, format_, self.steps)
+        if kernels is None:
             return format_.encode(x)
         n, k = x.shape
         w = np.empty((n, format_.row_bytes(k)), np.uint8)
-        self._kernels.call(name, w=w, x=x, n=n, k=k)
+        kernels.call(name, w=w, x=x, n=n, k=k)
         return w
 
     def search(

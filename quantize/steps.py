@@ -24,6 +24,9 @@ Pair = tuple[F32Array, F32Array]
 class Steps:
     """The definition."""
 
+    def in_one_pass(self, format_: type[ScaledFormat], x: F32Array) -> U8 | None:
+        """Rows by plain rounding, where nothing between two steps is needed for it."""
+
     def extremes(
         self, format_: type[ScaledFormat], x: F32Array
     ) -> tuple[F32Array, F32Array, F32Array]:
@@ -63,6 +66,21 @@ class KernelSteps(Steps):
 
     def __init__(self, kernels: SingleKernels) -> None:
         self._kernels = kernels
+
+    def in_one_pass(self, format_: type[ScaledFormat], x: F32Array) -> U8 | None:
+        name = f"encode_{format_.dtype}"
+        if not self._kernels.has(name):
+            return None
+        (n, k), reach = x.shape, self._kernels.memory.reach
+        w = reach(np.empty((n, format_.row_bytes(k)), np.uint8))
+        self._kernels.call(name, w=w, x=reach(x), n=n, k=k)
+        if format_.minimum:  # the sign of a zero is as NumPy chooses it
+            blocks = w.view(format_.layout).reshape(-1)
+            zero = np.any([blocks[each].view(np.uint16) << 1 == 0 for each in ("d", "m")], axis=0)
+            if zero.any():
+                few = format_.encode(x.reshape(-1, format_.block)[zero])
+                blocks[zero] = few.view(format_.layout)[:, 0]
+        return w
 
     def extremes(
         self, format_: type[ScaledFormat], x: F32Array

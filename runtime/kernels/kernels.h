@@ -26,7 +26,7 @@
  * tests/core/test_kernel_list.py checks the headings.
  *
  * HB_TEXT_ONLY leaves out kernels that only graphs of ONNX use. Files for WebAssembly leave out
- * encode/parts.inc and encode/convert.inc: there NumPy does the same.
+ * encode/plain.inc, encode/parts.inc and encode/convert.inc: there NumPy does the same.
  *
  * Bodies are written with primitives. isa/<name>/ defines those of an instruction set: simd.h has
  * vectors of sixteen lanes and packed.h packed rows (both described in isa/scalar/), caps.h the
@@ -689,6 +689,14 @@ SEARCH(q4_0)
 #undef SEARCH
 
 #ifndef __wasm__
+/* ---- encode/plain.inc ---- */
+
+/* Plain rounding to the others of blocks of 32: byte-identical to gguf.quants, but for the signs of
+ * zeros among scales and minima */
+KERNEL(encode_q4_1, a->n, 1, a->k * 6, OUT(q4_1, w) IN(f32, x) INT(n) INT(k))
+KERNEL(encode_q5_0, a->n, 1, a->k * 6, OUT(q5_0, w) IN(f32, x) INT(n) INT(k))
+KERNEL(encode_q5_1, a->n, 1, a->k * 6, OUT(q5_1, w) IN(f32, x) INT(n) INT(k))
+
 /* ---- encode/parts.inc ---- */
 
 /* For the other formats, step by step. A row has k / part parts. What a number over its scale may

@@ -46,7 +46,7 @@ def test_encoders_write_the_same_bytes(isa: str, name: str) -> None:
     assert_encodes(emulated.library(isa), isa, name)
 
 
-@pytest.mark.parametrize("name", ["Q2_K", "Q6_K", "MXFP4"])
+@pytest.mark.parametrize("name", ["Q4_1", "Q5_0", "Q2_K", "Q6_K", "MXFP4"])
 def test_encoding_step_by_step(isa: str, name: str) -> None:
     assert_encodes_in_steps(emulated.library(isa), isa, name)
 

@@ -45,6 +45,8 @@ def wide_rows() -> F32Array:
     x[15], x[16] = np.abs(x[15]), -np.abs(x[16])
     x[17, ::2], x[17, 1::2] = 0, -0.0
     x[18] = np.abs(x[18]) * np.tile([0, -0.0, 1, 1], 128)
+    x[19] = np.copysign(0, np.random.default_rng(2).standard_normal(512))
+    x[20] = np.copysign(np.maximum(x[20], 0), x[20])
     return x
 
 

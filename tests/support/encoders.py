@@ -7,7 +7,7 @@ from tests.quantize.test_kernels import K, rows, wide_rows
 
 from halfbyte.core.backends.library import Library
 from halfbyte.core.backends.native import Kernels
-from halfbyte.quantize.scale_search import search
+from halfbyte.quantize.scale_search import encode, search
 from halfbyte.quantize.steps import KernelSteps
 from halfbyte.weights import FORMATS, ScaledFormat
 
@@ -15,14 +15,17 @@ ODD = [np.inf, -np.inf, np.nan, 65519.9, 65520, -65520, 3.4e38, 1e-8, 5.9604645e
 
 
 def assert_encodes_in_steps(library: Library, isa: str, name: str) -> None:
-    """The steps of a format's search on kernels write the bytes of the definition."""
+    """A format's plain rounding and search on kernels write the bytes of the definitions."""
     x, format_ = wide_rows()[:24], FORMATS[name]
     assert issubclass(format_, ScaledFormat)
     importance = np.random.default_rng(1).random(512, np.float32)
     expected, expected_error = search(x, importance, format_)
-    actual, error = search(x, importance, format_, KernelSteps(Kernels(isa, library=library)))
+    steps = KernelSteps(Kernels(isa, library=library))
+    actual, error = search(x, importance, format_, steps)
     np.testing.assert_array_equal(actual, expected)
     np.testing.assert_array_equal(error, expected_error)
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(encode(x, format_, steps), format_.encode(x))
 
 
 def assert_encodes(library: Library, isa: str, name: str) -> None:
