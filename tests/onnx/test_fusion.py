@@ -510,6 +510,32 @@ def test_constants_in_a_row_after_a_convolution() -> None:
     assert fused(g, y) == {"Conv", "Add"}
 
 
+@pytest.mark.parametrize("stored", ["int8", "float16"])
+def test_constants_after_a_convolution_with_stored_weights(stored: str) -> None:
+    """Weights that are made of few bits are float32 before a kernel reads them."""
+    g = Net(13)
+    weights = g.numbers(8, 4, 3, 3)
+    if stored == "int8":
+        narrow = g.array((20 * weights).clip(-127, 127).astype(np.int8))
+        w = g.node("DequantizeLinear", narrow, g.array(np.full(8, 0.01, np.float32)), axis=0)
+    else:
+        w = g.node("Cast", g.array(weights.astype(np.float16)), to=1)
+    y = batch_norm(g, g.node("Conv", g.x(2, 4, 6, 5), w, g.w(8), pads=[1, 1, 1, 1]), 8)
+    y = g.node("Add", g.node("Mul", y, g.w(1, 8, 1, 1)), g.w(8, 1, 1))
+    assert fused(g, y) <= {"Conv", "ScaledKernel", "DequantizeLinear", "Cast"}
+
+
+def test_constants_after_a_convolution_with_computed_weights() -> None:
+    """Weights that the call gives are not known when a factor would be folded into them."""
+    g = Net(19)
+    scale = g.array(np.full(8, 0.01, np.float32))
+    given = g.node("DequantizeLinear", g.node("Cast", g.x(8, 4, 3, 3), to=3), scale, axis=0)
+    y = g.node("Conv", g.x(2, 4, 6, 5), given)
+    proto = g.proto(g.node("Mul", y, g.w(1, 8, 1, 1)))
+    check(proto, g.feeds)
+    assert kinds(proto)["Mul"] == 1
+
+
 @pytest.mark.parametrize(("size", "factor"), [(1e-25, 1e20), (1e25, 1e-25)])
 def test_factors_that_weights_have_no_room_for(size: float, factor: float) -> None:
     """The product of a weight and the factor would be beyond float32, or nearly 0."""

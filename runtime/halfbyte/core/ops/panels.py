@@ -40,13 +40,15 @@ def panels(m: int) -> int:
 
 
 def pack_panels(w: F32) -> F32:
-    """Pack a matrix [m, k], in any memory order, as panels [ceil(m / 16), k, 16]."""
-    m, k = w.shape
-    packed = zeros((panels(m), k, PANEL), np.float32)
+    """Pack matrices [..., m, k], in any memory order, as panels [..., ceil(m / 16), k, 16]."""
+    *stack, m, k = w.shape
+    packed = zeros((*stack, panels(m), k, PANEL), np.float32)
     whole = m // PANEL
-    packed[:whole] = w[: whole * PANEL].reshape(whole, PANEL, k).swapaxes(1, 2)
-    if whole < len(packed):
-        packed[whole, :, : m - whole * PANEL] = w[whole * PANEL :].T
+    full = w[..., : whole * PANEL, :].reshape(*stack, whole, PANEL, k)
+    packed[..., :whole, :, :] = full.swapaxes(-1, -2)
+    if whole < panels(m):
+        rest = w[..., whole * PANEL :, :].swapaxes(-1, -2)
+        packed[..., whole, :, : m - whole * PANEL] = rest
     return packed
 
 

@@ -28,7 +28,7 @@ def pack_winograd(w: F32) -> F32:
     m, c = w.shape[:2]
     both = np.kron(KERNEL, KERNEL).astype(np.float32)  # exact
     transformed = both @ w.reshape(m * c, 9).T
-    return np.stack([pack_panels(part) for part in transformed.reshape(16, m, c)])
+    return pack_panels(transformed.reshape(16, m, c))
 
 
 @operator(

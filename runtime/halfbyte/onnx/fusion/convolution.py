@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from halfbyte.onnx.files.model import Node
+from halfbyte.onnx.fusion.half_types import FLOAT
 from halfbyte.onnx.fusion.rewriter import MICROSOFT, OWN, Array, Rewriter, make_node
 
 SCALED_KERNEL = "ScaledKernel"  # halfbyte's own; see reference/own.py
@@ -22,13 +23,11 @@ def fuse_batch_norm(r: Rewriter) -> None:
             continue
         if len([o for o in node.outputs if o]) != 1:
             continue
-        constants = [r.constant(name) for name in (*conv.inputs[1:], *node.inputs[1:])]
-        if any(value is None or value.dtype != np.float32 for value in constants):
+        shape = _kernel_shape(r, conv.inputs[1])
+        vectors = [r.constant(name) for name in (*conv.inputs[2:], *node.inputs[1:])]
+        if shape is None or len(vectors) not in (4, 5):
             continue
-        weight, *vectors = constants
-        if weight is None or weight.ndim < 3 or len(vectors) not in (4, 5):
-            continue
-        if any(v is None or v.shape != weight.shape[:1] for v in vectors):
+        if any(v is None or v.dtype != np.float32 or v.shape != shape[:1] for v in vectors):
             continue  # statistics of each position, before opset 9
         factor, bias = _folded(vectors, node.attributes.get("epsilon", 1e-5))
         scaled = make_node(
@@ -64,9 +63,9 @@ def fuse_affine(r: Rewriter) -> None:
         kernel = None if conv is None else _kernel(r, conv.inputs[1])
         if conv is None or kernel is None:
             continue
-        name, weight, factor = kernel
-        value = _by_channel(operands[1], weight)
-        bias = _bias(r, conv, len(weight))
+        name, shape, factor = kernel
+        value = _by_channel(operands[1], shape)
+        bias = _bias(r, conv, shape[0])
         if value is None or bias is None:
             continue
         if node.op_type == "Add":
@@ -93,22 +92,40 @@ def _is_moderate(factor: Array) -> bool:
     return bool(((sizes >= 1 / _FACTOR) & (sizes <= _FACTOR)).all())
 
 
-def _kernel(r: Rewriter, name: str) -> tuple[str, Array, Array] | None:
-    """The constant weights of a convolution by their name, and the factors of its outputs."""
+def _kernel(r: Rewriter, name: str) -> tuple[str, tuple[int, ...], Array] | None:
+    """The weights of a convolution by their name, their shape, and the factors of its outputs."""
     scaled = r.producer(name, SCALED_KERNEL, domain=OWN)
     factor = None if scaled is None else r.constant(scaled.inputs[1])
     name = name if scaled is None else scaled.inputs[0]
-    weight = r.constant(name)
-    if weight is None or weight.ndim < 3 or weight.dtype != np.float32:
+    shape = _kernel_shape(r, name)
+    if shape is None:
         return None
-    return name, weight, np.ones(len(weight)) if factor is None else factor
+    return name, shape, np.ones(shape[0]) if factor is None else factor
 
 
-def _by_channel(value: Array, weight: Array) -> Array | None:
+def _kernel_shape(r: Rewriter, name: str) -> tuple[int, ...] | None:
+    """The shape of float32 weights that are constant, or made of a constant of few bits."""
+    weight, dtype = r.constant(name), np.dtype(np.float32)
+    if node := r.producer(name, "DequantizeLinear"):
+        scale = r.constant(node.inputs[1])
+        weight = r.constant(node.inputs[0])
+        if scale is None or any(r.constant(zero) is None for zero in node.inputs[2:] if zero):
+            return None
+        dtype = scale.dtype if not node.attributes.get("output_dtype") else np.dtype(object)
+    elif (node := r.producer(name, "Cast")) and node.attributes.get("to") == FLOAT:
+        weight = r.constant(node.inputs[0])
+    elif weight is not None:
+        dtype = weight.dtype
+    if weight is None or weight.ndim < 3 or dtype != np.float32:
+        return None
+    return weight.shape
+
+
+def _by_channel(value: Array, shape: tuple[int, ...]) -> Array | None:
     """A finite float32 constant as one number for each output of a convolution, in float64."""
-    spread = (1,) * (weight.ndim - value.ndim) + value.shape
-    channels = len(weight)
-    if value.dtype != np.float32 or len(spread) != weight.ndim or not np.isfinite(value).all():
+    spread = (1,) * (len(shape) - value.ndim) + value.shape
+    channels = shape[0]
+    if value.dtype != np.float32 or len(spread) != len(shape) or not np.isfinite(value).all():
         return None
     if value.size != 1 and (value.size != channels or spread[1] != channels):
         return None
