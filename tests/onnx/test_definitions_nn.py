@@ -78,3 +78,28 @@ def test_shape_of_aligned_regions(version: int) -> None:
     image, regions = np.zeros((1, 3, 8, 8)), np.zeros((5, 4))
     shape = rule(image, regions, np.zeros(5, np.int64), mode="avg", output_height=2, output_width=4)
     assert shape == (5, 3, 2, 4)
+
+
+@pytest.mark.parametrize("overlap", [0.0, 0.25, 1.0])
+def test_boxes_are_suppressed_as_by_comparing_all(overlap: float) -> None:
+    """Only boxes that may overlap along the first axis are compared."""
+    rng = np.random.default_rng(5)
+    definition = find("", "NonMaxSuppression", 11)
+    assert definition is not None
+    for count in (0, 1, 60):
+        corners = rng.integers(0, 9, (1, count, 4)).astype(np.float32)
+        scores = rng.integers(0, 9, (1, 1, count)).astype(np.float32)
+        found = definition.meaning(corners, scores, np.int64([count]), np.float32([overlap]), None)
+        low, high = np.sort(corners[0].reshape(-1, 2, 2), axis=1).transpose(1, 0, 2)
+        kept: list[int] = []
+        for box in np.argsort(-scores[0, 0], kind="stable").tolist():
+            if all(_shared(low[[box, k]], high[[box, k]]) <= overlap for k in kept):
+                kept.append(box)
+        assert found[:, 2].tolist() == kept
+
+
+def _shared(low: Array, high: Array) -> float:
+    """The intersection of two boxes over their union, in float32."""
+    shared = np.prod(np.maximum(high.min(0) - low.max(0), 0))
+    union = np.prod(high - low, axis=1).sum() - shared
+    return float(shared / union) if shared > 0 else 0.0

@@ -137,6 +137,28 @@ def test_shapes_that_depend_on_values_end_a_program() -> None:
     assert seen(run, {"x0": more}) == ["Binary Unary", "[NonZero]", "Transpose GatherND Unary"]
 
 
+def test_empty_results_need_no_instruction() -> None:
+    """Where nothing is selected, what follows is known."""
+    net = Net()
+    proto, run, _ = runner_of(net, positive(net))
+    nothing = {"x0": -np.ones((2, 3), np.float32)}
+    same(proto, run, nothing)
+    assert seen(run, nothing) == ["Binary Unary", "[NonZero]"]
+    same(proto, run, {"x0": np.ones((2, 3), np.float32)})
+
+
+def test_what_follows_from_several_counts_is_one_program() -> None:
+    """Ends of programs that need none of each other follow one another."""
+    net = Net()
+    x = net.x(2, 3)
+    ends = [net.node("NonZero", net.node(kind, x)) for kind in ("Relu", "Ceil")]
+    proto, run, _ = runner_of(net, *(net.node("Transpose", end) for end in ends))
+    same(proto, run, net.feeds)
+    kinds = seen(run, net.feeds)
+    assert kinds[1:3] == ["[NonZero]"] * 2
+    assert len(kinds) == 4
+
+
 def test_stages_are_kept_by_all_shapes_before_them() -> None:
     """An equal count from an input of another shape has its own program."""
     net = Net()

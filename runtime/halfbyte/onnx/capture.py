@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +30,7 @@ from halfbyte.onnx.reference import Definition, lookup
 from halfbyte.onnx.shared_weights import SharedWeights
 from halfbyte.onnx.size_arrays import empty, is_sized, now
 from halfbyte.onnx.sized_nodes import results_of
-from halfbyte.onnx.sizes import FixedSizeError
+from halfbyte.onnx.sizes import FixedSizeError, is_named
 from halfbyte.onnx.values import Array, Operand, Unknown, Value, aligned, dtype_of, key_of
 from halfbyte.onnx.work import MAX_FOLDED, WORK, bytes_given, exact_work, folded, work_of
 
@@ -214,12 +215,16 @@ class Capture(Forms):
                 raise FixedSizeError(array.under.values)
         return results
 
-    def _host(self, definition: Definition, call: Call, inputs: list[Operand]) -> Sequence[Value]:
-        """An instruction that runs the node's definition in NumPy."""
+    def _host(self, definition: Definition, call: Call, inputs: list[Operand]) -> Sequence[Operand]:
+        """An instruction that runs the node's definition in NumPy; empty results are constants."""
         decided = [inputs[i] for i in definition.decided_by if i < len(inputs)]
         if definition.dynamic or any(isinstance(v, Value) for v in decided):
             raise EndOfProgramError
         specs = self._inferred(call, inputs)
+        given = [_any_values(v) for v in inputs]
+        if all(_is_empty(shape) for _, shape in specs) and not any(map(is_sized, given)):
+            with suppress(HalfbyteError):  # inputs that do not fit are refused in the run
+                return call.run(given)
         where = f"{self.model.path}: {self.node}"
         if not self._planning:  # a plan counts what is read from the file
             inputs = [aligned(v) for v in inputs]
@@ -245,9 +250,7 @@ class Capture(Forms):
         if (exact_work(self.node, inputs) or 0) > WORK:
             raise EndOfProgramError
         try:
-            types = call.infer(
-                [empty(v.shape, v.numpy) if isinstance(v, Value) else v for v in inputs]
-            )
+            types = call.infer([_any_values(v) for v in inputs])
         except HalfbyteError:
             raise EndOfProgramError from None  # the definition says what is wrong
         if types is None:
@@ -259,6 +262,16 @@ class Capture(Forms):
 
     def _by_kernel(self, buffer: Buffer, order: Sequence[int]) -> Buffer | None:
         return None if self._lowering is None else self._lowering.permuted(self, buffer, order)
+
+
+def _any_values(operand: Operand) -> Any:
+    """A constant, or an array of a value's type and shape."""
+    return empty(operand.shape, operand.numpy) if isinstance(operand, Value) else operand
+
+
+def _is_empty(shape: tuple[int, ...]) -> bool:
+    """Whether arrays of a shape, all of whose sizes are known, have no elements."""
+    return 0 in shape and not any(map(is_named, shape))
 
 
 def _no_graph(graph: Graph) -> Any:

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from halfbyte.core.interrupt import step
 from halfbyte.errors import ProgramError
-from halfbyte.onnx.calls import bound
+from halfbyte.onnx.calls import Call, bound
 from halfbyte.onnx.files.model import Function, Graph, Model, Node, Reference
 from halfbyte.onnx.reference import lookup
 from halfbyte.onnx.reference.registry import Body
@@ -50,6 +50,7 @@ class Evaluator:
         self.model = model
         self.path = model.path
         self._observe = observe
+        self._calls: dict[int, tuple[Node, Call]] = {}  # by the identity of nodes, which stay
 
     def run(self, feeds: Mapping[str, Any], names: Sequence[str] | None = None) -> dict[str, Any]:
         """Values of the graph's outputs, or of those named (any value of the main graph)."""
@@ -100,7 +101,11 @@ class Evaluator:
             results: Sequence[Any] = self._function(function, node, inputs)
         else:
             results = self._call(node, inputs, values, opsets, body)
-        check_outputs(node, results, f"{self.path}: {node}")
+        self._store(node, results, values)
+
+    def _store(self, node: Node, results: Sequence[Any], values: Values) -> None:
+        if len(results) < len(node.outputs):
+            check_outputs(node, results, f"{self.path}: {node}")
         for name, value in zip(node.outputs, results, strict=False):
             if name:
                 values[name] = value
@@ -121,16 +126,24 @@ class Evaluator:
         opsets: Mapping[str, int],
         body: RunBody | None,
     ) -> Sequence[Any]:
-        version = node.version or opsets.get(node.domain, 1)
-        definition = lookup(node.domain, node.op_type, version, f"{self.path}: {node}")
-
         def bind(graph: Graph) -> Body:
             if body is not None:
                 return Bound(graph, lambda inputs: body(graph, inputs, values))
             return Bound(graph, lambda inputs: self._body(graph, inputs, values, opsets))
 
+        return self._bound(node, opsets, bind)(inputs)
+
+    def _bound(
+        self,
+        node: Node,
+        opsets: Mapping[str, int],
+        bind: Callable[[Graph], Body] = lambda graph: Bound(graph, list),
+    ) -> Call:
+        where = f"{self.path}: {node}"
+        version = node.version or opsets.get(node.domain, 1)
+        definition = lookup(node.domain, node.op_type, version, where)
         opset = opsets.get("", 1) if node.domain else version
-        return bound(definition, node, opset, bind, f"{self.path}: {node}")(inputs)
+        return bound(definition, node, opset, bind, where)
 
     def _body(
         self, graph: Graph, inputs: Sequence[Any], values: Values, opsets: Mapping[str, int]

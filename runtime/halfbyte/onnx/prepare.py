@@ -31,7 +31,7 @@ from halfbyte.onnx.fusion.halves import multiply_by_halves, widen_halves
 from halfbyte.onnx.fusion.ranks import Ranks, ranks
 from halfbyte.onnx.fusion.rewriter import drop_unused
 from halfbyte.onnx.inlining import Allowed, branch_of, inlined, own_initializers, with_graphs
-from halfbyte.onnx.reference import find
+from halfbyte.onnx.reference import Definition, find
 from halfbyte.onnx.reference.types import check_types
 from halfbyte.onnx.work import MAX_FOLDED, bytes_given, folded, work_of
 from halfbyte.room import memory_for
@@ -128,29 +128,44 @@ def _optimize(model: Model, allowed: Allowed, *, is_body: bool = False) -> None:
 def _early(model: Model) -> list[Node]:
     """The nodes, each before those ends of programs (see `capture`) that it does not need.
 
-    Later programs have fewer inputs then, which are copied. The ends stay in their order.
+    Ends that need none of each other follow one another, so that one program computes what follows
+    from all of them: boxes are often selected in the same way for each of many classes. Random
+    nodes stay in their order.
     """
-    parts: list[list[Node]] = [[]]
-    ends: list[Node] = []  # each after its part
-    after: dict[str, int] = {}  # by values: the number of ends before
+    nodes: list[list[Node]] = [[]]  # by the number of ends that they need one after the other
+    ends: list[list[Node]] = [[]]
+    after: dict[str, int] = {}  # by values
+    impure = 0
     for node in model.graph.nodes:
         step()
         at = max((after.get(name, 0) for name in used_names(node)), default=0)
-        if _ends_program(node, model):
-            ends.append(node)
-            parts.append([])
-            at = len(ends)
+        if is_end := _ends_program(node, model):
+            if not _is_pure(node, model):
+                at = impure = max(at, impure)
+            ends[at].append(node)
+            if at + 1 == len(ends):
+                nodes.append([])
+                ends.append([])
         else:
-            parts[at].append(node)
+            nodes[at].append(node)
         for name in node.outputs:
-            after[name] = at
-    groups = zip(parts, [[end] for end in ends] + [[]], strict=True)
-    return [node for part, end in groups for node in (*part, *end)]
+            after[name] = at + is_end
+    groups = zip(nodes, ends, strict=True)
+    return [node for before, last in groups for node in (*before, *last)]
 
 
 def _ends_program(node: Node, model: Model) -> bool:
-    definition = find(node.domain, node.op_type, node.version or model.opsets.get(node.domain, 1))
+    definition = _definition(node, model)
     return definition is None or definition.dynamic or not definition.pure
+
+
+def _is_pure(node: Node, model: Model) -> bool:
+    definition = _definition(node, model)
+    return definition is not None and definition.pure and not node.graphs
+
+
+def _definition(node: Node, model: Model) -> Definition | None:
+    return find(node.domain, node.op_type, node.version or model.opsets.get(node.domain, 1))
 
 
 # ---- bodies of control flow ----------------------------------------------------------------------

@@ -234,17 +234,35 @@ def non_max_suppression(
 def _suppressed(
     low: Array, high: Array, scores: Array, maximum: int, overlap: float, minimum: float
 ) -> list[int]:
-    """Boxes of one class by falling score (the first of equal ones first)."""
+    """Boxes of one class by falling score (the first of equal ones first).
+
+    A box is compared with those only that may overlap it along the first axis.
+    """
     order = np.argsort(-scores, kind="stable")
     order = order[scores[order] > minimum]
-    areas = np.prod(high - low, axis=1)
+    if overlap < 0:  # every box suppresses all others
+        return [int(box) for box in order[: min(maximum, 1)]]
+    by_place = order[np.argsort(low[order, 0], kind="stable")]
+    (low_a, low_b), (high_a, high_b) = (np.ascontiguousarray(v[by_place].T) for v in (low, high))
+    areas = (high_a - low_a) * (high_b - low_b)
+    reach = np.fmax.accumulate(np.where(np.isnan(high_a), -np.inf, high_a))
+    firsts = np.searchsorted(reach, low_a, "right").tolist()
+    lasts = np.searchsorted(low_a, high_a, "left").tolist()
+    places = np.empty(len(scores), np.intp)
+    places[by_place] = np.arange(len(by_place))
+    left = np.ones(len(by_place), np.bool_)
     kept: list[int] = []
-    while order.size and len(kept) < maximum:
-        best, order = order[0], order[1:]
-        kept.append(int(best))
-        sides = np.minimum(high[best], high[order]) - np.maximum(low[best], low[order])
-        shared = np.prod(np.maximum(sides, 0), axis=1)
-        union = areas[best] + areas[order] - shared
+    for box, at in zip(order.tolist(), places[order].tolist(), strict=True):
+        if len(kept) >= maximum:
+            break
+        if not left[at]:
+            continue
+        kept.append(box)
+        near = slice(firsts[at], lasts[at])
+        a = np.minimum(high_a[near], high_a[at]) - np.maximum(low_a[near], low_a[at])
+        b = np.minimum(high_b[near], high_b[at]) - np.maximum(low_b[near], low_b[at])
+        shared = np.maximum(a, 0) * np.maximum(b, 0)
+        union = areas[near] + areas[at] - shared
         ratio = np.where(shared > 0, shared / np.where(union > 0, union, 1), 0)
-        order = order[~(ratio > overlap)]
+        left[near] &= ~(ratio > overlap)
     return kept

@@ -19,7 +19,7 @@ from halfbyte.onnx.reference.registry import define
 
 def broadcast(function: Callable[..., Any], *parts: Array) -> Array:
     """A function of arrays that NumPy broadcasts, after a check of the result's size."""
-    if any(part.shape != parts[0].shape for part in parts):
+    if sum(part.size > 1 for part in parts) > 1 and len({part.shape for part in parts}) > 1:
         shape = np.broadcast_shapes(*(part.shape for part in parts))
         check_elements(shape, parts[-1].dtype.itemsize)
     return np.asarray(function(*parts))
