@@ -15,7 +15,7 @@ the start if none is smaller: the tuned model is never worse than that.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -30,7 +30,8 @@ from halfbyte.formats import ModelFile
 from halfbyte.quantize.tuning.blas import single_threaded
 from halfbyte.quantize.tuning.checkpoint import check_of, read, write
 from halfbyte.quantize.tuning.learned import Matrix
-from halfbyte.quantize.tuning.pieces import HEAD_ROWS, cut
+from halfbyte.quantize.tuning.pieces import cut
+from halfbyte.quantize.tuning.shape import HEAD_ROWS
 from halfbyte.quantize.tuning.tensors import encoded, floats, in_floats, learned_of
 from halfbyte.text.planning import Settings, capture_model
 from halfbyte.weights import U8, F32Array, Tensor
@@ -250,17 +251,28 @@ class _Run:
         """The mean over the windows that are held out."""
         states = self._forward(self.held)[-1]
         pairs = list(zip(states, self._held_targets, strict=True))
-        losses = self._each(lambda pair, worker: self._loss(*pair, worker)[0], pairs)
+        losses = self._each(lambda pair, worker: self._lost(*pair, worker), pairs)
         return float(sum(losses) / sum(map(len, states)))
+
+    def _lost(self, x: F32Array, target: F32Array, worker: int) -> float:
+        """The summed divergence of a window."""
+        return sum(
+            float(self._pieces[-1].shape.losses(x[part], wanted, worker).sum(dtype=np.float64))
+            for part, wanted in self._wanted(target, worker)
+        )
+
+    def _wanted(self, target: F32Array, worker: int) -> Iterator[tuple[slice, F32Array]]:
+        """The float model's logits of some rows at a time, a view that the next ones overwrite."""
+        for first in range(0, len(target), HEAD_ROWS):
+            part = slice(first, first + HEAD_ROWS)
+            yield part, self._teacher[-1].shape.run(target[part], worker)
 
     def _loss(
         self, x: F32Array, target: F32Array, worker: int
     ) -> tuple[float, F32Array, dict[str, F32Array]]:
         """The summed divergence of a window, and its gradients: of x, and by slot of the head."""
         total, dx, slots = 0.0, np.empty_like(x), dict[str, F32Array]()
-        for first in range(0, len(x), HEAD_ROWS):
-            part = slice(first, first + HEAD_ROWS)
-            wanted = self._teacher[-1].shape.run(target[part], worker)
+        for part, wanted in self._wanted(target, worker):
             seed = np.ones((len(wanted), 1), np.float32)
             found = self._pieces[-1].shape.gradients(x[part], seed, wanted, worker)
             total += float(found.pop("y").sum(dtype=np.float64))

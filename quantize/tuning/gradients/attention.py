@@ -17,6 +17,8 @@ from halfbyte.quantize.tuning.gradients.rules import definition, rule
 
 F32 = npt.NDArray[np.float32]
 
+_ROWS = 32  # of queries at a time: their scores stay in caches, and few of them are hidden
+
 
 @definition("dy:f32[n,c] cos:f32[t,r] sin:f32[t,r] -> dx:f32[n,c]")
 def rotary_dx(
@@ -53,34 +55,48 @@ def attention_gradient(
     """Of :func:`halfbyte.core.ops.group_query_attention`, whose scores s give weights p.
 
     dv = p^T dy; ds = p (dy v^T - sum of p dy v^T); dq = scale ds k and dk = scale ds^T q, with ds
-    times 1 - tanh^2 under a softcap. dk and dv are of the rows that this run wrote. The heads that
-    share keys and values are processed together: scores take memory for one group at a time.
+    times 1 - tanh^2 under a softcap. dk and dv are of the rows that this run wrote. Some rows of
+    heads that share keys and values are processed together, with the keys that the last sees.
     """
     (n, c), (g, _, h) = q.shape, v.shape
     total, group = position + n, c // (g * h)
     keys = k.transpose(0, 1, 3, 2).reshape(g, -1, h)[:, :total].astype(np.float32)
+    values = v[:, :total].astype(np.float32)
     queries, dys = (x.reshape(n, g, group, h).transpose(1, 2, 0, 3) for x in (q, dy))
-    dq, dk, dv = np.empty_like(queries), *np.empty((2, g, n, h), np.float32)
-    distance = np.arange(total) - (position + np.arange(n))[:, None]
-    hidden = (distance > 0) | (distance <= -(window or total))
-    for i in range(g):
-        scores = queries[i] @ keys[i].T * np.float32(scale)  # [group, n, total]
-        slope = None
-        if softcap:
-            inner = np.tanh(scores / np.float32(softcap))
-            scores, slope = np.float32(softcap) * inner, 1 - inner * inner
-        if slopes is not None:
-            scores += slopes.reshape(g, group, 1, 1)[i] * distance.astype(np.float32)
-        scores[:, hidden] = -np.inf
-        weights = _weights(scores, None if sinks is None else sinks.reshape(g, group)[i])
-        dweights = dys[i] @ v[i, :total].astype(np.float32).T
-        dv[i] = np.einsum("ujt,ujh->th", weights[..., position:], dys[i], optimize=True)
-        ds = weights * (dweights - (weights * dweights).sum(axis=-1, keepdims=True))
-        ds *= np.float32(scale) if slope is None else np.float32(scale) * slope
-        dq[i] = ds @ keys[i]
-        dk[i] = np.einsum("ujt,ujh->th", ds[..., position:], queries[i], optimize=True)
-    dk, dv = (x.swapaxes(0, 1).reshape(n, g * h) for x in (dk, dv))
+    dq, dk, dv = np.empty_like(queries), *np.zeros((2, g, total, h), np.float32)
+    for first in range(0, n, _ROWS):
+        rows = slice(first, min(first + _ROWS, n))
+        row = position + np.arange(rows.start, rows.stop)[:, None]
+        seen = slice(max(0, position + first + 1 - window) if window else 0, position + rows.stop)
+        distance = np.arange(seen.start, seen.stop) - row
+        hidden = (distance > 0) | (distance <= -(window or total))
+        for i in range(g):
+            heads, dheads = (x[i, :, rows].reshape(-1, h) for x in (queries, dys))
+            scores, slope = _scores(heads @ keys[i, seen].T, scale, softcap)
+            scores = scores.reshape(group, *distance.shape)
+            if slopes is not None:
+                scores += slopes.reshape(g, group, 1, 1)[i] * distance.astype(np.float32)
+            np.copyto(scores, np.float32(-np.inf), where=hidden)
+            weights = _weights(scores, None if sinks is None else sinks.reshape(g, group)[i])
+            weights = weights.reshape(len(heads), -1)
+            ds = dheads @ values[i, seen].T
+            dv[i, seen] += weights.T @ dheads
+            ds -= np.einsum("jt,jt->j", weights, ds)[:, None]
+            ds *= weights
+            ds *= np.float32(scale) if slope is None else np.float32(scale) * slope
+            dq[i, :, rows] = (ds @ keys[i, seen]).reshape(group, -1, h)
+            dk[i, seen] += ds.T @ heads
+    dk, dv = (x[:, position:].swapaxes(0, 1).reshape(n, g * h) for x in (dk, dv))
     return dq.transpose(2, 0, 1, 3).reshape(n, c), dk, dv
+
+
+def _scores(products: F32, scale: float, softcap: float) -> tuple[F32, F32 | None]:
+    """Scores of products q . k, and under a softcap their slope, 1 - tanh^2."""
+    products *= np.float32(scale)
+    if not softcap:
+        return products, None
+    inner = np.tanh(products / np.float32(softcap))
+    return np.float32(softcap) * inner, 1 - inner * inner
 
 
 def _weights(scores: F32, sinks: F32 | None) -> F32:

@@ -12,16 +12,25 @@ from halfbyte.core import ops
 from halfbyte.core.buffer import Buffer
 from halfbyte.core.instruction import Instruction
 from halfbyte.quantize.tuning.gradients.rules import definition, rule
+from halfbyte.weights import F32 as FLOAT
 from halfbyte.weights import Tensor
 
 F32 = npt.NDArray[np.float32]
 I32 = npt.NDArray[np.int32]
 
+_DECODED = 1 << 20  # weights that are decoded at once: a head in floats may exceed the whole model
+
 
 @definition("dy:f32[n,m] w:*[m,k] -> dx:f32[n,k]")
 def product_dx(dy: F32, w: Tensor) -> F32:
     """Of y = x w^T: dx = dy w, with w in any format."""
-    return dy @ w.decode()
+    rows = max(1, _DECODED // w.columns)
+    if w.format is FLOAT or w.row_count <= rows:
+        return dy @ w.decode()
+    dx: F32 = np.zeros((len(dy), w.columns), np.float32)
+    for first in range(0, w.row_count, rows):
+        dx += dy[:, first : first + rows] @ w.format.decode(np.asarray(w.take(first, rows)))
+    return dx
 
 
 @definition("dy:f32[n,m] x:f32[n,k] -> dw:f32[m,k]")

@@ -13,7 +13,7 @@ from halfbyte.core.backends import open_program
 from halfbyte.core.passes import plan_memory
 from halfbyte.core.program import capture
 from halfbyte.errors import ProgramError, UnsupportedError
-from halfbyte.quantize.tuning.gradients import RULES
+from halfbyte.quantize.tuning.gradients import RULES, attention, linear, loss
 from halfbyte.quantize.tuning.reverse import reverse
 from halfbyte.text.opening import open_model
 from halfbyte.text.planning import Settings, capture_model
@@ -96,3 +96,19 @@ def test_what_gradients_do_not_need_is_left_out() -> None:
     assert not made.program.outputs.keys() & {"y"}
     with_y = reverse(program, {"x": x}, keep=("y",))
     assert len(with_y.program.instructions) == 6
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in CASES if n.startswith(("attention", "matmul", "divergence"))]
+)
+def test_parts_do_not_change_gradients(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is processed some rows at a time, as it is for operands of real sizes."""
+    case = CASES[name]
+    seed = normal(*case.run(case.operands)["result"].shape, seed=7)
+    whole = case.run(case.operands, seed)
+    parts = ((attention, "_ROWS", 2), (linear, "_DECODED", 2 * 32), (loss, "_NUMBERS", 2 * 12))
+    for module, number, few in parts:
+        monkeypatch.setattr(module, number, few)
+    for operand, gradient in case.run(case.operands, seed).items():
+        top = np.abs(whole[operand]).max()
+        np.testing.assert_allclose(gradient, whole[operand], rtol=0, atol=2e-6 * top)
