@@ -124,24 +124,34 @@ class Published:
         like = load_profile(entry["like"])
         known = {cluster.name: cluster for cluster in like.clusters}
         clusters = tuple(
-            _cluster(known[of], f"cluster-{index}", count, mhz, entry["origin"])
-            for index, (count, mhz, of) in enumerate(entry["cores"])
+            _cluster(known[of], f"cluster-{index}", count, mhz, entry["origin"], *times)
+            for index, (count, mhz, of, *times) in enumerate(entry["cores"])
         )
         numbers = {key: _quantity(**value) for key, value in entry.items() if key in _MEMORY}
         return replace(like, clusters=clusters, memory=replace(like.memory, **numbers))
 
 
 _MEMORY = ("bandwidth_gb_s", "core_bandwidth_gb_s", "cache_mb")
+_PIPES = ("int8_ops_per_cycle", "float32_ops_per_cycle")
 
 
 def _quantity(value: float, range: Sequence[float], **origin: str) -> Quantity:
     return Quantity(value, *range, **origin)
 
 
-def _cluster(like: Cluster, name: str, count: int, mhz: float, origin: str) -> Cluster:
-    """So many cores at a frequency, of the same kind as others."""
+def _times(number: Quantity, times: float) -> Quantity:
+    value, low, high = (times * part for part in (number.value, number.low, number.high))
+    return replace(number, value=value, low=low, high=high)
+
+
+def _cluster(
+    like: Cluster, name: str, count: int, mhz: float, origin: str, times: float = 1
+) -> Cluster:
+    """So many cores at a frequency, of the same kind as others, with so many times their pipes."""
+    pipes = {key: _times(getattr(like, key), times) for key in _PIPES}
     return replace(
         like,
+        **pipes,
         name=name,
         cores=Quantity(count, count, count, origin),
         frequencies_mhz=Steps((mhz,), origin),
