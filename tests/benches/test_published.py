@@ -57,24 +57,34 @@ def test_scales_come_from_the_calibration() -> None:
     for scale in scales.values():
         for quantity in (scale.prompt, scale.token, scale.memory):
             assert quantity.low < quantity.value < quantity.high
-            if quantity is not scales["neon"].prompt:  # the only one with an end of its own
-                assert quantity.low * quantity.high == pytest.approx(quantity.value**2, rel=0.02)
+            assert quantity.low * quantity.high == pytest.approx(quantity.value**2, rel=0.02)
             if quantity.source:
                 named = {f.device for f in FIGURES if f.device in quantity.source}
                 assert named
                 assert named <= calibrated
 
 
-def test_calibrated_prompts_have_no_mean_error() -> None:
-    """Of each scale: integer products with i8mm, without it, and of wide cores."""
-    for device in ("OnePlus 12", "Raspberry Pi 5", "Apple M4 Max"):
-        some = [
-            f for f in BY_USE["calibration"]
-            if (f.device, f.test) == (device, "prompt") and f.type in ("Q4_0", "Q4_K_M", "Q6_K")
-        ]  # fmt: skip
-        rows = [published.predict(figure, PUBLISHED) for figure in some]
-        assert abs(statistics.mean(math.log1p(row.error) for row in rows)) < 0.1
-        assert sum(row.inside for row in rows) >= 0.75 * len(rows)
+def test_prompts_are_calibrated_to_the_median_device_and_framework() -> None:
+    """For each kind of instructions, of all figures that do not judge."""
+    errors: dict[str, dict[tuple[str, str], list[float]]] = {}
+    inside = []
+    for figure in (f for f in FIGURES if f.use != "judging" and f.test == "prompt"):
+        row = published.predict(figure, PUBLISHED)
+        of_kind = errors.setdefault(str(PUBLISHED.profile(figure.profile).instructions), {})
+        of_kind.setdefault((figure.device, figure.framework), []).append(math.log1p(row.error))
+        inside.append(row.inside)
+    assert set(errors) == set(kernels.INSTRUCTIONS)
+    for of_kind in errors.values():
+        assert abs(statistics.median(map(statistics.median, of_kind.values()))) < 0.1
+    assert statistics.mean(inside) >= 0.75
+
+
+def test_cores_of_a_device_may_have_more_pipes() -> None:
+    spark, oneplus = PUBLISHED.profile("nvidia-gb10"), load_profile("oneplus-12")
+    fast, slow = spark.clusters
+    for key in ("int8_ops_per_cycle", "float32_ops_per_cycle"):
+        assert getattr(fast, key).value == 1.5 * getattr(oneplus.clusters[0], key).value
+        assert getattr(slow, key) == getattr(oneplus.clusters[1], key)
 
 
 def test_summary_of_a_use_does_not_depend_on_others() -> None:

@@ -168,7 +168,7 @@ def test_multiples_of_a_factor_are_off_together() -> None:
     assert one.low <= drawn.min() < drawn.max() <= one.high
     low, median, high = np.percentile(drawn / one.value, (10, 50, 90))
     assert (low * high, median) == pytest.approx((1, 1), rel=0.03)
-    assert 1.5 < high < 1.75  # what docs/device.md says of pairs that were never seen
+    assert 1.35 < high < 1.55  # what docs/device.md says of pairs that were never seen
     assert list(Draws()(one)) == [pytest.approx(one.value)]
     assert not np.array_equal(Draws(np.random.default_rng(1), 4000)(one), drawn)
     apart = draws(arm_kernels("dotprod")["matmul_int8_q4_0"].token)
