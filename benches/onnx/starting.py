@@ -4,9 +4,10 @@
     python -m benches.onnx.starting shapes MODEL.onnx -s NAME=FIRST:STEP [-s NAME=SIZE] [-r RUNS]
     python -m benches.onnx.starting repeat MODEL.onnx
 
-`start` opens the model in fresh processes and runs it once; `shapes` runs it with other sizes each
-time, and once more with the same ones; `repeat` calls it with the same feeds. Sizes are those that
-the model's inputs name, 8 by default; one thread.
+`start` opens the model in fresh processes and runs it once, also with packed weights that an
+earlier run kept (MODEL.onnx.packed); `shapes` runs it with other sizes each time, and once more
+with the same ones; `repeat` calls it with the same feeds. Sizes are those that the model's inputs
+name, 8 by default; one thread.
 """
 
 from __future__ import annotations
@@ -23,17 +24,20 @@ from typing import Any
 import numpy as np
 
 ENGINES = ("onnxruntime", "halfbyte")
+KEPT = "halfbyte-kept"  # which maps packed weights that an earlier run kept beside the model
 OTHERWISE = 8  # a size that is not given
 
 
 def session_of(engine: str, path: str) -> Any:
     """A session on one thread."""
-    if engine == "halfbyte":
+    if engine in ("halfbyte", KEPT):
         import halfbyte as module
     else:
         import onnxruntime as module  # type: ignore[no-redef]
     options = module.SessionOptions()
     options.intra_op_num_threads = 1
+    if engine == KEPT:
+        options.packed_weights_filepath = f"{path}.packed"
     return module.InferenceSession(path, options)
 
 
@@ -56,8 +60,8 @@ def feeds_of(session: Any, sizes: Mapping[str, int]) -> dict[str, Any]:
 def started(engine: str, path: str, sizes: Mapping[str, int]) -> None:
     """In a fresh process: print the milliseconds of each part."""
     times = [time.perf_counter()]
-    __import__(engine)
-    if engine == "halfbyte":
+    __import__(engine.removesuffix("-kept"))
+    if engine in ("halfbyte", KEPT):
         from halfbyte import InferenceSession  # noqa: F401 - the package imports it on first use
     times.append(time.perf_counter())
     session = session_of(engine, path)
@@ -68,11 +72,12 @@ def started(engine: str, path: str, sizes: Mapping[str, int]) -> None:
 
 
 def start(path: str, sizes: Mapping[str, int], runs: int) -> None:
-    """Fresh processes of both engines, in turn."""
+    """Fresh processes of both engines, in turn, and of halfbyte with kept weights."""
     given = [f"-s{name}={size}" for name, size in sizes.items()]
-    parts: dict[str, list[list[float]]] = {engine: [] for engine in ENGINES}
+    parts: dict[str, list[list[float]]] = {engine: [] for engine in (*ENGINES, KEPT)}
+    started(KEPT, path, sizes)  # keeps them
     for _ in range(runs):
-        for engine in ENGINES:
+        for engine in parts:
             command = [sys.executable, "-m", "benches.onnx.starting", engine, path, *given]
             before = time.perf_counter()
             done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -82,8 +87,12 @@ def start(path: str, sizes: Mapping[str, int], runs: int) -> None:
         numbers = [median(column) for column in zip(*rows, strict=True)]
         names = ("import", "open", "first run", "process")
         print(engine, *(f"{n} {v:.0f} ms" for n, v in zip(names, numbers, strict=True)), sep="  ")
-    ours, theirs = (median(row[-1] for row in parts[e]) for e in ("halfbyte", "onnxruntime"))
-    print(f"process: {ours / theirs:.2f} times ONNX Runtime's")
+    ours, theirs, kept = (
+        median(row[-1] for row in parts[engine]) for engine in ("halfbyte", "onnxruntime", KEPT)
+    )
+    print(
+        f"process: {ours / theirs:.2f} times ONNX Runtime's, {kept / theirs:.2f} with kept weights"
+    )
 
 
 def shapes(path: str, sizes: Mapping[str, tuple[int, int]], runs: int) -> None:
@@ -136,7 +145,7 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benches.onnx.starting", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument("what", choices=("start", "shapes", "repeat", *ENGINES))
+    parser.add_argument("what", choices=("start", "shapes", "repeat", *ENGINES, KEPT))
     parser.add_argument("model", type=Path)
     parser.add_argument("-s", "--size", type=_size, action="append", default=[])
     parser.add_argument("-r", "--runs", type=int, default=7)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from halfbyte.core import ops
 from halfbyte.core.backends.memory import Memory
@@ -24,6 +24,9 @@ from halfbyte.onnx.program_cache import LIMIT, ProgramCache
 from halfbyte.onnx.shared_weights import SharedWeights
 from halfbyte.onnx.stages import Inside, Observer, Opener, Stage
 from halfbyte.room import memory_for
+
+if TYPE_CHECKING:
+    from halfbyte.onnx.kept_weights import KeptWeights
 
 INT8_ATTENTION = "halfbyte.int8_attention"  # "1" in a model's metadata: attention may be in int8
 MAX_STAGES = 32  # from one node on, of different shapes
@@ -57,6 +60,8 @@ class Runner:
         Where the programs run, if all run there: their weights are put into it.
     keep : collection of str
         Further values of the main graph that `run` may return; each has memory of its own.
+    kept : KeptWeights, optional
+        Where packed weights are found, and kept.
     """
 
     def __init__(
@@ -73,13 +78,14 @@ class Runner:
         name_sizes: bool = True,
         memory: Memory | None = None,
         keep: Collection[str] = (),
+        kept: KeptWeights | None = None,
     ) -> None:
         self.model = model
         settings = Settings(
             open_program, LOWERING if use_kernels else None, int8_attention, cores, wide_products,
             max_stages, ProgramCache(max_bytes), name_sizes,
         )  # fmt: skip
-        self._settings, self._weights = settings, SharedWeights(model.graph, memory)
+        self._settings, self._weights = settings, SharedWeights(model.graph, memory, kept)
         outputs = [v.name for v in model.graph.outputs]
         self._programs = GraphPrograms(model, settings, self._weights, [*outputs, *keep])
 

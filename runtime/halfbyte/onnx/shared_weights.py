@@ -5,17 +5,21 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from halfbyte.core.backends.memory import Memory
 from halfbyte.core.backends.shared import memory_of
-from halfbyte.core.buffer import Buffer
+from halfbyte.core.buffer import Buffer, Kind
+from halfbyte.core.dtypes import dtype_key
 from halfbyte.onnx.files.initializers import Initializers
 from halfbyte.onnx.files.model import Graph, Node
 from halfbyte.weights import Tensor
+
+if TYPE_CHECKING:
+    from halfbyte.onnx.kept_weights import KeptWeights
 
 Array = npt.NDArray[Any]
 
@@ -26,7 +30,10 @@ class SharedWeights:
     Their bytes are in `memory` only, if that is apart from NumPy's.
     """
 
-    def __init__(self, graph: Graph, memory: Memory | None = None) -> None:
+    def __init__(
+        self, graph: Graph, memory: Memory | None = None, kept: KeptWeights | None = None
+    ) -> None:
+        self._kept = kept
         self._memory: Any = memory if memory is not None and memory.apart else None
         self._names: dict[int, str] = {}
         self._apart: list[tuple[str, Initializers]] = []  # with a prefix of the names
@@ -80,8 +87,21 @@ class SharedWeights:
         if name is None:
             return make()
         if (name, layout) not in self._buffers:
-            self._buffers[name, layout] = self._placed(make())
+            self._buffers[name, layout] = self._placed(self._found(array, name, layout, make))
         return self._buffers[name, layout]
+
+    def _found(self, array: Array, name: str, layout: str, make: Callable[[], Buffer]) -> Buffer:
+        """The buffer of kept bytes; those of a new one are kept."""
+        if self._kept is None:
+            return make()
+        key = f"{name}:{layout}"
+        value = self._kept.get(key)
+        if value is not None:
+            return Buffer(key, Kind.CONSTANT, str(dtype_key(value.dtype)), value.shape, value)
+        buffer = make()
+        if isinstance(buffer.value, np.ndarray) and not np.may_share_memory(buffer.value, array):
+            self._kept.add(key, buffer.value)
+        return buffer
 
     @property
     def nbytes(self) -> int:

@@ -1,4 +1,4 @@
-"""Reader of safetensors (https://huggingface.co/docs/safetensors).
+"""Reader and writer of safetensors (https://huggingface.co/docs/safetensors).
 
 Layout: u64 length of the header; the header, a JSON object: name -> {dtype, shape, data_offsets}
 and, under ``__metadata__``, strings; the tensors' bytes, contiguous to the end of the file.
@@ -7,12 +7,15 @@ Offsets count from the end of the header.
 
 from __future__ import annotations
 
+import json
 import math
 import struct
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
+import numpy.typing as npt
 
 from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats.checkpoints import MAX_ELEMENTS, MAX_NAME, RAW, Checkpoint, RawTensor
@@ -24,6 +27,7 @@ _FORMATS: dict[str, type[WeightFormat]] = {f.name: f for f in (F32, F16, BF16)}
 _SIZES = {name: f.block_bytes for name, f in _FORMATS.items()}
 _SIZES |= {name: dtype.itemsize for name, dtype in RAW.items()}
 _MAX_DIMENSIONS = 16
+ALIGNMENT = 64  # bytes; of what is written, the first tensor begins at a multiple
 
 
 def has_json_header(start: bytes) -> bool:
@@ -93,6 +97,31 @@ def read_safetensors(path: Path, pages: Pages, header: dict[str, Any], start: in
             checkpoint.refuse_type(name, dtype)
             checkpoint.raw[name] = RawTensor(dtype, data.view(RAW[dtype]).reshape(shape))
     return checkpoint
+
+
+def write_safetensors(
+    file: BinaryIO, arrays: Mapping[str, npt.NDArray[Any]], metadata: Mapping[str, str]
+) -> None:
+    """Write contiguous arrays one after another, in their order.
+
+    Parameters
+    ----------
+    arrays
+        By name, of float32, float16 or one of the types in `RAW`.
+    """
+    dtypes = {np.dtype("<f4"): "F32", np.dtype("<f2"): "F16"}
+    dtypes |= {dtype: name for name, dtype in RAW.items() if not name.startswith("F8")}
+    header: dict[str, Any] = {"__metadata__": dict(metadata)}
+    end = 0
+    for name, array in arrays.items():
+        offsets = [end, end := end + array.nbytes]
+        about = {"dtype": dtypes[array.dtype], "shape": array.shape, "data_offsets": offsets}
+        header[name] = about
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-(8 + len(text)) % ALIGNMENT)
+    file.write(struct.pack("<Q", len(text)) + text)
+    for array in arrays.values():
+        file.write(array.reshape(-1).view(np.uint8).data)
 
 
 def _offsets(path: Path, name: str, entry: Any) -> tuple[int, int]:

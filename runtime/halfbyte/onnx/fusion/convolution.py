@@ -105,17 +105,16 @@ def _kernel(r: Rewriter, name: str) -> tuple[str, tuple[int, ...], Array] | None
 
 def _kernel_shape(r: Rewriter, name: str) -> tuple[int, ...] | None:
     """The shape of float32 weights that are constant, or made of a constant of few bits."""
-    weight, dtype = r.constant(name), np.dtype(np.float32)
+    weight = r.constant(name)
+    dtype: Any = np.float32 if weight is None else weight.dtype
     if node := r.producer(name, "DequantizeLinear"):
-        scale = r.constant(node.inputs[1])
-        weight = r.constant(node.inputs[0])
-        if scale is None or any(r.constant(zero) is None for zero in node.inputs[2:] if zero):
+        constants = [r.constant(each) for each in node.inputs if each]
+        weight, scale = constants[:2]
+        if any(each is None for each in constants) or node.attributes.get("output_dtype"):
             return None
-        dtype = scale.dtype if not node.attributes.get("output_dtype") else np.dtype(object)
+        dtype = None if scale is None else scale.dtype
     elif (node := r.producer(name, "Cast")) and node.attributes.get("to") == FLOAT:
         weight = r.constant(node.inputs[0])
-    elif weight is not None:
-        dtype = weight.dtype
     if weight is None or weight.ndim < 3 or dtype != np.float32:
         return None
     return weight.shape

@@ -89,7 +89,10 @@ class SessionOptions(_Checked):
     optimized_model_filepath : str
         Where to write the model as ONNX's own operators, which ONNX Runtime runs too: functions are
         inlined, constants computed, equal nodes merged and unused ones dropped, but nothing is
-        fused. Packed weights are not in it. It opens faster.
+        fused. It opens faster.
+    packed_weights_filepath : str
+        An option of halfbyte: a file of packed weights. The first run writes it; later sessions of
+        the same model, with the same kernels, map it instead of packing. It may be deleted.
     backend : str
         An option of halfbyte: "native", "native-avx2", ..., "numpy".
     int8_attention : bool or None
@@ -114,6 +117,7 @@ class SessionOptions(_Checked):
     use_deterministic_compute: bool = False
     use_per_session_threads: bool = True
     optimized_model_filepath: str = ""
+    packed_weights_filepath: str = ""
     backend: str = "native"
     program_cache_bytes: int = LIMIT
     int8_attention: bool | None = None

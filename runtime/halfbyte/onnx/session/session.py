@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from halfbyte.core.backends import Executable, open_program, prefers_widened
 from halfbyte.core.backends.cores import usable_threads
-from halfbyte.core.backends.libraries import library_for
+from halfbyte.core.backends.libraries import instruction_sets, library_for
 from halfbyte.core.backends.memory import Memory
 from halfbyte.core.interrupt import interruptible
 from halfbyte.core.profiling import Profile
 from halfbyte.core.program import Program
 from halfbyte.core.turns import Turns
-from halfbyte.errors import HalfbyteError
+from halfbyte.errors import HalfbyteError, UnsupportedError
 from halfbyte.onnx.files.initializers import Initializers, stored
 from halfbyte.onnx.files.writer import write_model
 from halfbyte.onnx.prepare import prepare, simplified
@@ -47,6 +47,7 @@ from halfbyte.onnx.stages import Opener
 from halfbyte.outputs import write_file
 
 if TYPE_CHECKING:
+    from halfbyte.onnx.kept_weights import KeptWeights
     from halfbyte.onnx.session.trace import Trace
 
 
@@ -127,6 +128,7 @@ class InferenceSession(Compatible):
         self._runners: OrderedDict[frozenset[str], Runner] = OrderedDict()
         try:
             with interruptible(check):
+                self._kept = self._kept_weights()
                 if self._options.optimized_model_filepath:
                     self._write(Path(self._options.optimized_model_filepath))
                 self._runner(frozenset())
@@ -266,6 +268,8 @@ class InferenceSession(Compatible):
                 with interruptible(check):
                     runner = self._runner(frozenset(feeds.keys() & self._overridable.keys()))
                     results = runner.run(feeds, names, self._trace)
+                if self._kept is not None:
+                    self._kept.save()
                 if key is not None:
                     self._repeated.add(key, names, input_feed, feeds, runner, results)
             except HalfbyteError as error:
@@ -282,6 +286,23 @@ class InferenceSession(Compatible):
         model = simplified(self._model, constants) if self._optimize else self._model
         write_file(path, functools.partial(write_model, model=model))
 
+    def _kept_weights(self) -> KeptWeights | None:
+        """See `SessionOptions.packed_weights_filepath`."""
+        options = self._options
+        if not options.packed_weights_filepath:
+            return None
+        if options._initializers or options._files:
+            raise UnsupportedError(
+                f"{self._model.path}: packed weights are not kept of initializers that options give"
+            )
+        from halfbyte.onnx.kept_weights import KeptWeights  # needs modules that few sessions need
+
+        kernels = [self._backend, *instruction_sets(), self._may_widen(), self._optimize]
+        path = Path(options.packed_weights_filepath)
+        return KeptWeights(
+            path, self._model, " ".join(map(str, [*kernels, options.int8_attention]))
+        )
+
     def _runner(self, replaced: frozenset[str]) -> Runner:
         """The runner of the model with these initializers replaced by inputs."""
         if replaced not in self._runners:
@@ -294,6 +315,7 @@ class InferenceSession(Compatible):
                 max_bytes=self._options.program_cache_bytes,
                 memory=self._memory(),
                 int8_attention=attention_products(self._model, self._options.int8_attention),
+                kept=None if replaced else self._kept,
             )  # fmt: skip
             while len(self._runners) > MAX_RUNNERS:
                 self._runners.popitem(last=False)[1].close()
