@@ -40,6 +40,12 @@ FEATURES = (
     "generic+simd128+atomics+bulk_memory+multivalue+nontrapping_fptoint+sign_ext+mutable_globals"
 )
 
+# Numbers that the linker fills in take as many bytes as they need: otherwise each has five.
+LINKS = (
+    "-shared", "--experimental-pic", "--no-entry", "--import-memory", "--strip-all",
+    "--compress-relocations",
+)  # fmt: skip
+
 # Only language models need more than 4 GB, so kernels of graphs alone are left out there.
 TEXT_ONLY = ("-DHB_TEXT_ONLY", "-Wno-unused-function")
 
@@ -73,8 +79,7 @@ def build(
             defines += TEXT_ONLY if bits == 64 else ()
             zig("cc", *FLAGS, *machine, *defines, "-c", KERNELS / file, "-o", objects[-1])
         linked = Path(work) / name
-        options = ("-shared", "--experimental-pic", "--no-entry", "--import-memory", "--strip-all")
-        zig("wasm-ld", *options, f"-mwasm{bits}", *objects, "-o", linked)
+        zig("wasm-ld", *LINKS, f"-mwasm{bits}", *objects, "-o", linked)
         data = linked.read_bytes()
     if others := imports(data) - ALLOWED_IMPORTS:
         raise SystemExit(f"build_wasm: {name} imports {sorted(others)}")
