@@ -357,12 +357,19 @@ KERNEL(causal_conv, (a->c + 15) / 16, 1, a->n * a->k * 16 * 4,
  * rate has one number per channel (r = 1) or one per state (r = s). bc holds b[groups, s], then
  * c[groups, s], or the other way round if they are swapped; channels of a group share both, and
  * those of a head dt. Groups have neighbouring heads or, if tiled, head i is of group i % groups.
- * With beta, the delta rule: S = exp(dt rate) S first, then S = S + input b with input = beta (x -
- * sum over s of S b). */
+ * With beta, the delta rule: input = beta (x - exp(dt rate) sum over s of S b). */
 KERNEL(selective_scan, a->u, 1, a->n * a->s * 16 * 8,
        OUT(f32, y) OUT(f32, state) IN(f32, rate) IN(f32, skip) IN(f32, x) IN(f32, dt) IN(f32, bc)
        IN(f32, beta) INT(n) INT(c) INT(h) INT(w) INT(u) INT(r) INT(s) INT(groups) INT(position)
        INT(swapped) INT(tiled))
+
+/* The same for channels in heads of s, whose decay and keys have s numbers each: S = decay S + x key
+ * - (sum over s, in order, of S removal) correction, y = sum over s, in order, of S query; own is the
+ * sum of x key bonus. */
+KERNEL(generalized_delta_rule, a->u, 1, a->n * a->s * 16 * 12,
+       OUT(f32, y) OUT(f32, own) OUT(f32, state) IN(f32, x) IN(f32, decay) IN(f32, key)
+       IN(f32, query) IN(f32, removal) IN(f32, correction) IN(f32, bonus) INT(n) INT(c) INT(u)
+       INT(s) INT(position))
 
 /* ---- attention/q8_0.inc ---- */
 

@@ -63,6 +63,24 @@ def _selective_scan() -> Iterator[Case]:
         yield case
 
 
+def _generalized_delta_rule() -> Iterator[Case]:
+    """At position 0 the state holds the rest of another text."""
+    for n, c, s, position in (
+        (1, 16, 16, 0), (1, 96, 32, 4), (5, 64, 64, 3), (33, 32, 16, 0), (3, 144, 48, 9),
+    ):  # fmt: skip
+        random = np.random.default_rng(n * c * s)
+        operands = {"x": activations(n, c)}
+        operands["decay"] = random.uniform(0.5, 1, (n, c)).astype(np.float32)
+        for name in ("key", "query", "removal", "correction", "bonus"):
+            operands[name] = (random.standard_normal((n, c)) * s**-0.5).astype(np.float32)
+        operands["correction"] = operands["removal"] * operands["decay"]
+        operands["state"] = random.standard_normal((c // 16, s, 16)).astype(np.float32)
+        where = {"position": position}
+        case = Case(f"{n}x{c}-{s}-{position}", ops.generalized_delta_rule, operands, where)
+        case.bound = _bounds(case)
+        yield case
+
+
 def _bounds(case: Case) -> tuple[np.ndarray, np.ndarray]:
     """Sums of s numbers in n steps; states are at most the largest input and the first state."""
     n, s = len(case.operands["x"]), case.operands["state"].shape[1]
@@ -126,4 +144,4 @@ def _layer_operands(cell: Cell, n: int, t: int, k: int, d: int) -> dict[str, Any
     }
 
 
-FAMILIES = (_causal_conv, _selective_scan, _recurrent_layer)
+FAMILIES = (_causal_conv, _selective_scan, _generalized_delta_rule, _recurrent_layer)

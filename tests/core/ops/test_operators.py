@@ -232,7 +232,8 @@ def test_a_value_spoils_no_earlier_row(compiled_backends: list[str]) -> None:
 PARALLEL = (
     "matmul", "matmul_int8", "matmul_experts", "matmul_experts_int8", "matmul_rotated",
     "matmul_widened", "matmul_quantized", "quantize_tensor", "tensor_range", "rms_norm",
-    "group_query_attention", "add", "mul", "causal_conv", "selective_scan", "recurrent_layer",
+    "group_query_attention", "add", "mul", "causal_conv", "selective_scan",
+    "generalized_delta_rule", "recurrent_layer",
 )  # fmt: skip
 
 

@@ -65,7 +65,7 @@ from halfbyte.core.ops.quantized import (
     quantize_tensor,
     tensor_range,
 )
-from halfbyte.core.ops.recurrent import causal_conv, selective_scan
+from halfbyte.core.ops.recurrent import causal_conv, generalized_delta_rule, selective_scan
 from halfbyte.core.ops.recurrent_layer import recurrent_layer
 from halfbyte.core.ops.reduce import reduce
 from halfbyte.core.ops.rotated import (
@@ -113,6 +113,7 @@ __all__ = [
     "gelu",
     "gelu_hadamard_quantize",
     "gelu_quantize",
+    "generalized_delta_rule",
     "group_query_attention",
     "hadamard",
     "hadamard_quantize",

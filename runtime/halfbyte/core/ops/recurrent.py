@@ -75,9 +75,9 @@ def selective_scan(
 
     Channels of a head share dt. Heads of a group are neighbours or, if `tiled`, head i is of group
     i modulo `groups`. `rate` has a number for each channel, or for each of its states.
-    With `beta`, by the delta rule, which replaces what the state holds for b in part::
+    With `beta`, by the delta rule, which replaces what the decayed state holds for b in part::
 
-        S = exp(dt rate) S                 S = S + beta (x - sum_s S b) b
+        S = exp(dt rate) S + beta (x - exp(dt rate) sum_s S b) b
 
     State and rate are in blocks of sixteen channels: [c / 16, s, 16].
 
@@ -96,10 +96,58 @@ def selective_scan(
     new = x.reshape(n, -1, 1, BLOCK)
     part = None if beta is None else np.repeat(beta, c // heads, axis=1).reshape(step.shape)
     for i in range(n):
-        state *= np.exp(step[i] * rate)
-        if part is None:
-            state += step[i] * new[i] * b[i]
-        else:
-            state += part[i] * (new[i] - (state * b[i]).sum(axis=1, keepdims=True)) * b[i]
+        decay, given = np.exp(step[i] * rate), step[i] * new[i]
+        if part is not None:
+            held = (state * b[i]).sum(axis=1, keepdims=True)
+            given = part[i] * (new[i] - decay * held)
+        state *= decay
+        state += given * b[i]
         y[i] = (state * queries[i]).sum(axis=1).reshape(c)
     return y if skip is None else y + skip * x, state
+
+
+@operator(
+    "GeneralizedDeltaRule",
+    "x:f32[n,c] decay:f32[n,c] key:f32[n,c] query:f32[n,c] removal:f32[n,c] correction:f32[n,c] "
+    "bonus:f32[n,c] state:f32[u,s,16] -> y:f32[n,c] own:f32[n,c] state:f32[u,s,16]",
+    operations=lambda d: 11 * d["n"] * d["s"] * d["c"],
+    demands={
+        "16 u = c": lambda d: 16 * d["u"] == d["c"],
+        "s a multiple of 16, and c one of s": lambda d: d["s"] % 16 == d["c"] % d["s"] == 0,
+        "position of 0 and more": lambda d: d["position"] >= 0,
+    },
+    product=True,
+    like="attention",
+)
+def generalized_delta_rule(
+    x: F32, decay: F32, key: F32, query: F32, removal: F32, correction: F32, bonus: F32, state: F32,
+    *, position: int,
+) -> tuple[F32, F32, F32]:  # fmt: skip
+    """A linear recurrence over tokens whose states decay and are replaced each by itself.
+
+    Channels are in heads of s, and each channel has a state for each of the s numbers that a head's
+    decay and keys have::
+
+        S = decay S - (sum_s S removal) correction + x key
+        y = sum_s S query                  own = sum_s x key bonus
+
+    The state is in blocks of sixteen channels, [c / 16, s, 16]. The last is what a token adds for
+    itself, whatever the state.
+
+    Source: Peng et al. 2025, RWKV-7 "Goose" with Expressive Dynamic State Evolution.
+    """
+    if position == 0:
+        state[...] = 0
+    (n, c), s = x.shape, state.shape[1]
+    head = np.arange(c).reshape(-1, BLOCK)[:, :1] // s * s + np.arange(s)  # [u, s]
+    y, own = np.empty_like(x), np.empty_like(x)
+    for i in range(n):
+        new = x[i].reshape(-1, 1, BLOCK)
+        w, k, q, r, b, z = (
+            v[i][head][..., None] for v in (decay, key, query, removal, correction, bonus)
+        )
+        held = (state * r).sum(axis=1, keepdims=True)
+        state[...] = w * state + new * k - held * b
+        y[i] = (state * q).sum(axis=1).reshape(c)
+        own[i] = (new * k * z).sum(axis=1).reshape(c)
+    return y, own, state
