@@ -198,8 +198,8 @@ METADATA = {
     "llama__embedding_scale": (np.ones(2, np.float32) * 2, "_scale': expected 1, found [2. 2.]"),
     "llama__swin_norm": ([["a"], []], "swin_norm': expected False, found [['a'], []]"),
     "tokenizer__ggml__model": (
-        "rwkv",
-        "'bert' or 'gemma4', found 'rwkv'",
+        "plamo2",
+        "'gemma4' or 'rwkv', found 'plamo2'",
     ),
     "tokenizer__ggml__tokens": (
         pieces()[:-1],

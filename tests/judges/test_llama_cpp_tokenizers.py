@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import xllamacpp
 from tests.text.tokenizers import hugging_face
+from tests.text.tokenizers import test_rwkv as test_rwkv_lists
 from tests.text.tokenizers.strings import strings
 
 from halfbyte.formats import MetadataValue
@@ -124,4 +125,14 @@ def test_real_vocabularies(name: str, count: int, data: Path, tmp_path: Path) ->
                     or "\u0410" <= c < "\u0450" or "\u4e00" <= c < "\u9fa0")
             for text in texts
         ]  # fmt: skip
+    assert differences(tmp_path / "model.gguf", texts) == []
+
+
+@MORE
+def test_rwkv(count: int, repository: Path, tmp_path: Path) -> None:
+    """But for control tokens, which llama.cpp finds in every text."""
+    listed = [token for token in test_rwkv_lists.contents(repository) if len(token) <= 40]
+    metadata = tokenizer_metadata(test_rwkv_lists.write_list(tmp_path, listed))
+    write_model(tmp_path / "model.gguf", metadata)
+    texts = [text for text in strings(count) if "<s>" not in text]
     assert differences(tmp_path / "model.gguf", texts) == []

@@ -11,7 +11,7 @@ from halfbyte.download.response import DownloadError
 _BESIDE = frozenset({
     "config.json", "generation_config.json", "tokenizer.json", "tokenizer.model", "spiece.model",
     "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-    "chat_template.jinja", "chat_template.json",
+    "chat_template.jinja", "chat_template.json", "rwkv_vocab_v20230424.txt",
 })  # fmt: skip
 _WEIGHTS = (  # the first kind that exists
     re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors(\.index\.json)?"),

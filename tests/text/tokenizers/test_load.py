@@ -84,8 +84,8 @@ def test_where_there_is_none(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"expected tokenizer\.json or tokenizer\.model"):
         halfbyte.load_tokenizer(tmp_path)
     path = tmp_path / "m.gguf"
-    write_gguf(path, {"general.architecture": "llama", "tokenizer.ggml.model": "rwkv"}, [])
-    with pytest.raises(UnsupportedError, match="'bert' or 'gemma4', found 'rwkv'"):
+    write_gguf(path, {"general.architecture": "llama", "tokenizer.ggml.model": "plamo2"}, [])
+    with pytest.raises(UnsupportedError, match="'gemma4' or 'rwkv', found 'plamo2'"):
         halfbyte.load_tokenizer(path)
 
 

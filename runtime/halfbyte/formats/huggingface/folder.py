@@ -30,6 +30,7 @@ from halfbyte.formats.derived import (
     widened,
     with_columns,
 )
+from halfbyte.formats.huggingface import rwkv_vocabulary
 from halfbyte.formats.huggingface.config import Keys
 from halfbyte.formats.huggingface.experts import with_stacks
 from halfbyte.formats.huggingface.names import (
@@ -50,7 +51,7 @@ from halfbyte.formats.transforms import SAME, Transform
 from halfbyte.weights import F32, Tensor
 
 CONFIG = "config.json"
-_TOKENIZERS = ("tokenizer.json", "tokenizer.model")
+_TOKENIZERS = ("tokenizer.json", "tokenizer.model", rwkv_vocabulary.FILE)
 _SNAPSHOT = re.compile(r"models--(?:.*--)?(.+)")
 # generation_config.json's names -> GGUF's, and the types that llama.cpp gives them
 _SAMPLING: dict[str, tuple[str, Callable[[float], np.generic]]] = {
@@ -214,7 +215,7 @@ def read_tokenizer(folder: Path, notes: list[str]) -> dict[str, MetadataValue]:
     """The tokenizer's metadata; without a tokenizer nothing, and a note."""
     if any((folder / name).is_file() for name in _TOKENIZERS):
         return tokenizer_metadata(folder, notes)
-    notes.append(f"no tokenizer found: looked for {' and '.join(_TOKENIZERS)}")
+    notes.append(f"no tokenizer found: looked for {' and '.join(_TOKENIZERS[:2])}")
     return {}
 
 

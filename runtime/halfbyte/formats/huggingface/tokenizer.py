@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from halfbyte.errors import FormatError
+from halfbyte.formats.huggingface import rwkv_vocabulary
 from halfbyte.formats.huggingface.added import Added, read_added
 from halfbyte.formats.huggingface.pipelines import sentencepiece_pipeline
 from halfbyte.formats.huggingface.sentencepiece_model import read_sentencepiece
@@ -78,9 +79,10 @@ def tokenizer_metadata(path: Path, notes: list[str] | None = None) -> Metadata:
     metadata = _read_folder(path, config)
     model = _optional_json(path / "config.json")
     generation = _optional_json(path / "generation_config.json")
-    _set_roles(path, metadata, config)
-    _set_model_ids(path, metadata, model, generation)
-    _set_flags(metadata, config)
+    if metadata["tokenizer.ggml.model"] != "rwkv":  # whose special tokens its list has not
+        _set_roles(path, metadata, config)
+        _set_model_ids(path, metadata, model, generation)
+        _set_flags(metadata, config)
     metadata |= _chat_templates(path, config)
     size = _vocabulary_size(model)
     if size is not None:
@@ -105,6 +107,8 @@ def _read_folder(path: Path, config: dict[str, Any]) -> Metadata:
         return read_tokenizer_json(path / "tokenizer.json", model)
     if model is None and (path / "tekken.json").is_file():
         return read_tokenizer_json(path / "tekken.json")
+    if model is None and (path / rwkv_vocabulary.FILE).is_file():
+        return rwkv_vocabulary.read_rwkv_vocabulary(path / rwkv_vocabulary.FILE)
     if model is None:
         raise FormatError(f"{path}: no tokenizer: expected tokenizer.json or tokenizer.model")
     pipeline = sentencepiece_pipeline(read_sentencepiece(model))

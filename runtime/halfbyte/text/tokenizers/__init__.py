@@ -1,9 +1,9 @@
 """Tokenizers: from text to token ids and back, made from a model file's metadata.
 
 The metadata are the keys ``tokenizer.ggml.*`` that llama.cpp reads: "gpt2" is byte-level BPE,
-"llama" SentencePiece BPE, "t5" SentencePiece unigram, and "bert" WordPiece. `pipeline` runs a
-tokenizer.json for which GGUF has no name, step by step. Unknown steps are refused, never
-approximated; nothing takes time quadratic in a text.
+"llama" SentencePiece BPE, "t5" SentencePiece unigram, "bert" WordPiece, and "rwkv" takes the
+longest token at each place. `pipeline` runs a tokenizer.json for which GGUF has no name, step by
+step. Unknown steps are refused, never approximated; nothing takes time quadratic in a text.
 
 Where llama.cpp differs from the original, the original is followed: user-defined tokens of
 SentencePiece are taken leftmost, then longest; Qwen's texts are composed (NFC); words of more than
@@ -180,7 +180,11 @@ def from_metadata(file: ModelFile) -> Tokenizer:
         from halfbyte.text.tokenizers.wordpiece import WordPieceTokenizer
 
         return WordPieceTokenizer(file)
+    if kind == "rwkv":
+        from halfbyte.text.tokenizers.rwkv import RwkvTokenizer
+
+        return RwkvTokenizer(file)
     raise UnsupportedError(
-        f"{file.path}: tokenizer: expected 'llama', 'gpt2', 't5', 'bert' or 'gemma4', found "
-        f"{kind[:80]!r}"
+        f"{file.path}: tokenizer: expected 'llama', 'gpt2', 't5', 'bert', 'gemma4' or 'rwkv', "
+        f"found {kind[:80]!r}"
     )

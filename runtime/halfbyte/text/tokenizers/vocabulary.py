@@ -23,6 +23,7 @@ _DEFAULTS = {
     "t5": {"eos": 1, "unknown": 2},
     "bert": {"cls": 101, "seperator": 102, "unknown": 100},
     "gpt2": {},
+    "rwkv": {},
     "gemma4": {},
     "huggingface": {},
 }
