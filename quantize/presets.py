@@ -17,7 +17,8 @@ Format = type[WeightFormat]
 _FLOATS = (
     "token_types.weight", ".ffn_gate_inp.weight", ".shortconv.conv.weight", ".bias",
     ".ssm_a", ".ssm_d", ".ssm_conv1d.weight", ".ssm_norm.weight", ".altup_router.weight",
-    ".altup_correct_coef.weight", ".altup_predict_coef.weight",
+    ".altup_correct_coef.weight", ".altup_predict_coef.weight", ".time_mix_lerp_fused.weight",
+    *(f".time_mix_{part}{number}.weight" for part in "wavg" for number in "12"),
 )  # fmt: skip
 _HALVES = (
     "altup_proj.weight", "altup_unembd_proj.weight", ".laurel_l.weight", ".laurel_r.weight",

@@ -5,7 +5,9 @@ Each is a tiny model of another architecture under its name, with what it has ot
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +64,35 @@ def biased(_: object, tensors: dict[str, models.F32Array]) -> None:
         tensors[f"blk.{layer}.attn_output.bias"] = own(f"o{layer}", 32)
 
 
+def recurrent(
+    metadata: dict[str, MetadataValue], tensors: dict[str, models.F32Array], *, plain: bool = False
+) -> None:
+    """RWKV 7 in place of attention, with gates and norms of heads, or `plain` without both."""
+    for key in [key for key in metadata if ".attention." in key or ".rope." in key]:
+        del metadata[key]
+    ranks = {"decay": 12, "iclr": 8, "value_residual_mix": 4, "gate": 0 if plain else 20}
+    metadata |= {f"arwkv7.attention.{name}_lora_rank": np.uint32(r) for name, r in ranks.items()}
+    metadata |= {"arwkv7.attention.head_count": np.uint32(0)}
+    metadata |= {"arwkv7.attention.layer_norm_rms_epsilon": np.float32(1e-5)}
+    # llama.cpp adds to memory that it has not set where heads are smaller
+    metadata |= {"arwkv7.wkv.head_size": np.uint32(32), "arwkv7.token_shift_count": np.uint32(1)}
+    tensors.setdefault("output.weight", own("output", 264, 32))
+    for name in [name for name in tensors if re.search("attn_(q|k|v|output)", name)]:
+        del tensors[name]
+    for layer in LAYERS:
+        shapes = {"lerp_fused": (6 - plain, 1, 1, 32)}
+        shapes |= dict.fromkeys(("receptance", "key", "value", "output"), (32, 32))
+        shapes |= dict.fromkeys(("w0", "a0", "v0", "k_k", "k_a", "r_k"), (32,))
+        values = "value_residual_mix" if layer else "iclr"  # where they are not used
+        for part, name in {"w": "decay", "a": "iclr", "v": values}.items():
+            shapes |= {f"{part}1": (ranks[name], 32), f"{part}2": (32, ranks[name])}
+        if not plain:
+            shapes |= {"g1": (20, 32), "g2": (32, 20), "ln": (32,)}
+            tensors[f"blk.{layer}.time_mix_ln.bias"] = own(f"ln{layer}", 32)
+        for name, shape in shapes.items():
+            tensors[f"blk.{layer}.time_mix_{name}.weight"] = own(f"{name}{layer}", *shape)
+
+
 KIN: list[tuple[str, str, Change | None]] = [
     ("internlm2", "llama", None),
     ("xverse", "llama", None),
@@ -71,6 +102,8 @@ KIN: list[tuple[str, str, Change | None]] = [
     ("maincoder", "qwen3", None),
     ("minicpm", "granite", lambda metadata, _: metadata.pop("minicpm.attention.scale")),
     ("minicpm", "granite", unscaled),
+    ("arwkv7", "llama", recurrent),
+    ("arwkv7", "llama", partial(recurrent, plain=True)),
 ]
 
 
@@ -99,7 +132,7 @@ def test_folder_of_minicpm(tmp_path: Path) -> None:
     assert compared(tmp_path / "m.gguf", "llama") < BOUND
 
 
-@pytest.mark.parametrize("kind", ["internlm2", "maincoder", "qwen", "refact", "xverse"])
+@pytest.mark.parametrize("kind", ["arwkv7", "internlm2", "maincoder", "qwen", "refact", "xverse"])
 def test_folders_of_others_are_refused(kind: str) -> None:
     with pytest.raises(UnsupportedError, match=f"model_type '{kind}': expected a GGUF file"):
         naming({"model_type": kind}, architectures.model_types())

@@ -878,13 +878,24 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "mamba_d_state": 8,
         "tie_word_embeddings": True,
     },
+    "rwkv7": {
+        "model_type": "rwkv7",
+        "hidden_size": 64,
+        "intermediate_size": 96,
+        "head_dim": 32,
+        "norm_eps": 2e-5,
+        "decay_low_rank_dim": 24,
+        "a_low_rank_dim": 16,
+        "v_low_rank_dim": 8,
+        "gate_low_rank_dim": 40,
+    },
 }
 
 # Run on every table of kernels; the others, which have the same operators, on two backends
 EVERYWHERE = [
     *itertools.takewhile(lambda name: name != "smollm3", CONFIGS), "gemma2", "bloom-six", "mixtral",
-    "lfm2", "granitemoehybrid", "qwen3_5", "deepseek_v3",
+    "lfm2", "granitemoehybrid", "qwen3_5", "deepseek_v3", "rwkv7",
 ]  # fmt: skip
 # Architectures that llama.cpp alone judges: see tests/judges/test_llama_cpp_kin.py
-KIN = {"internlm2", "maincoder", "minicpm", "pangu_embedded", "qwen", "refact", "xverse"}
+KIN = {"arwkv7", "internlm2", "maincoder", "minicpm", "pangu_embedded", "qwen", "refact", "xverse"}
 OTHERS = [name for name in CONFIGS if name not in EVERYWHERE]

@@ -60,6 +60,7 @@ MORE = [
     "qwen3_5_text",
     "qwen3_vl_moe_text",
     "qwen3_vl_text",
+    "rwkv7",
     "sarvam_mla",
     "sarvam_moe",
     "solar_open",
@@ -307,6 +308,9 @@ REFUSED = [
     ("granite_swa", {"layer_rope_theta": [0, 1, 2, 2]}, "expected 4 of one number and 0"),
     ("jais2", {"hidden_act": "silu"}, "'hidden_act': expected 'relu2', found 'silu'"),
     ("jamba", {"mamba_proj_bias": True}, "'mamba_proj_bias': expected False, found True"),
+    ("rwkv7", {"norm_eps": 1e-5}, "'norm_eps': expected 0.00064 as their product, found 0.00032"),
+    ("rwkv7", {"gate_low_rank_dim": None}, "'gate_low_rank_dim': expected an integer"),
+    ("rwkv7", {"attn": {"layers": [1]}}, "'attn': expected None, found {'layers': [1]}"),
 ]  # fmt: skip
 
 

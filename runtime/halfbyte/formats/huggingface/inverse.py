@@ -49,6 +49,11 @@ _SIZES = {
     ),
     "leading_dense_block_count": ("first_k_dense_replace", "moe_layer_start_index"),
     "full_attention_interval": ("full_attention_interval",),
+    "attention.decay_lora_rank": ("decay_low_rank_dim",),
+    "attention.gate_lora_rank": ("gate_low_rank_dim",),
+    "attention.iclr_lora_rank": ("a_low_rank_dim",),
+    "attention.value_residual_mix_lora_rank": ("v_low_rank_dim",),
+    "wkv.head_size": ("head_dim",),
     "ssm.conv_kernel": ("conv_kernel", "mamba_d_conv", "linear_conv_kernel_dim"),
     "ssm.group_count": ("n_groups", "mamba_n_groups", "linear_num_key_heads"),
     "ssm.state_size": ("state_size", "mamba_d_state", "ssm_state_size", "linear_key_head_dim"),
@@ -149,6 +154,11 @@ class _Metadata:
     def _space(self) -> dict[str, Any]:
         """The sizes of layers with a state."""
         channels, heads = self._size("ssm.inner_size"), self._size("ssm.time_step_rank")
+        if self._size("wkv.head_size"):
+            epsilon: Any = self._model.metadata.get(
+                f"{self._architecture}.attention.layer_norm_epsilon"
+            )
+            return {"norm_eps": float(epsilon)}
         if not channels or not heads:
             return {}
         width, factor = channels // heads, channels // max(self._size("embedding_length"), 1)

@@ -89,7 +89,7 @@ class Naming:
         match = _LAYER.fullmatch(plain) or _OUTER.fullmatch(plain)
         layer = match is not None and "layer" in match.groupdict()
         found, number = _without_number(match["part"]) if match else ("", "")
-        part = self.names.get(found)
+        part = self.names.get(f"{found}.{match['kind']}" if match else "", self.names.get(found))
         if layer:
             part = self.layer_names.get(found, part)
         if match is None or part is None:
@@ -100,6 +100,8 @@ class Naming:
         if part.endswith("."):
             kind = part[:-1]
         prefix = f"blk.{self._place(int(match['layer']))}." if layer else ""
+        if part.startswith("."):  # of the whole model
+            prefix, kind = "", kind[1:]
         return prefix + kind + number, self.transforms.get(kind, SAME)
 
     def _place(self, layer: int) -> int:
@@ -119,11 +121,11 @@ _LAYER = re.compile(
 )
 _OUTER = re.compile(r"(?P<part>[\w.]+)\.(?P<kind>weight|bias|gamma|beta)")
 _EXPERT = re.compile(r"(.*experts)\.(\d{1,4})\.(\w+)")  # with matrices of its own
-# Which have no ".weight": stacked experts, vectors of state spaces, sinks, factors
+# Which have no ".weight": stacked experts, vectors of state spaces and RWKV, sinks, factors
 _BARE = re.compile(
     r"(experts\.(?:(?:gate_)?up_proj|down_proj|mlp\.w[12])|\.(?:A_log|D|dt_bias|sinks|expert_bias)"
     r"|\.(?:layer_scalar|router\.scale|per_expert_scale|correct_output_scale"
-    r"|e_score_correction_bias)|act_fn\.\w+)$"
+    r"|e_score_correction_bias)|act_fn\.\w+|attn\.(?:x_[rwkvag]|k_k|k_a|r_k)|ffn\.x_k)$"
 )
 _BIAS = re.compile(r"(?<=_proj)_bias$")  # of stacked experts
 _KINDS = {"gamma": "weight", "beta": "bias"}  # of norms, in files of TensorFlow's time
@@ -173,7 +175,8 @@ class Translation:
         Values by GGUF's keys without the architecture's name.
     names : mapping
         Parts of a tensor's name, such as ``self_attn.q_proj``, -> GGUF's names. One that ends with
-        a dot is whole, without ``.weight``.
+        a dot is whole, without ``.weight``; one that begins with a dot is of the whole model. A
+        name may end with ``.bias`` where the bias has another.
     tied, tensors, transforms, shapes, layer_names, dropped, uneven, numbers, idle, kept
         As in :class:`Naming`.
     """
