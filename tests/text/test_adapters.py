@@ -16,6 +16,7 @@ from halfbyte import LanguageModel
 from halfbyte.cli import main, quantize
 from halfbyte.core import ops
 from halfbyte.core.aligned import padded
+from halfbyte.core.program import ADAPTERS
 from halfbyte.errors import HalfbyteError
 from halfbyte.quantize import quantize_file
 
@@ -119,15 +120,21 @@ def test_switched_off_it_is_the_model_without(folder: Path, file: str) -> None:
         assert "adapters" not in plain.program.inputs
 
 
-def test_panels_lie_in_the_order_in_which_they_are_read(folder: Path) -> None:
-    """With their factors, as one stream, which the kernel prefetches beyond the end of a matrix."""
+def test_matrices_lie_in_the_order_in_which_they_are_read(folder: Path) -> None:
+    """A, and B with its factors, as one stream, which is prefetched beyond the end of a matrix."""
+    arrays, added = [], 0
     with loaded(folder, "int4.gguf") as model:
-        instructions = model.program.instructions
-        added = [i.operands for i in instructions if i.operator is ops.add_low_rank]
-    arrays = [operands[name].value for operands in added for name in ("d", "b")]
+        for instruction in model.program.instructions:
+            operands = instruction.operands
+            if instruction.operator is ops.add_low_rank:
+                arrays += [operands[name].value for name in ("d", "b")]
+                added += 1
+            elif "w" in operands and operands["w"].name.startswith(ADAPTERS):
+                arrays.append(operands["w"].value.data)
     places = [array.ctypes.data for array in arrays]
     ends = [start + padded(array.nbytes) for start, array in zip(places, arrays, strict=True)]
-    assert len(added) > len(BASE)
+    assert added > len(BASE)
+    assert len(arrays) > 2 * added
     assert places[1:] == ends[:-1]
 
 

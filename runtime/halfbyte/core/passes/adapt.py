@@ -48,24 +48,33 @@ class _Group(NamedTuple):
                 rows += len(change.a)
         return offsets
 
-    def stacked(self) -> Tensor:
+    def stacked(self, room: _Room) -> Tensor:
         """All A, one above the other."""
         a = np.concatenate(list({id(c.a): c.a for _, c in self.changes}.values()))
-        return _tensor(self.name, a, Q8_0 if self.int8 else F32)
+        if not self.int8:
+            return _tensor(self.name, a, F32)
+        return Tensor(self.name, Q8_0, a.shape, room.keep(Q8_0.encode(a).reshape(-1), "u1"))
+
+    def nbytes(self) -> Iterator[int]:
+        """Sizes of the int8 matrices, and of factors."""
+        for a in {id(c.a): c.a for _, c in self.changes}.values():
+            yield len(a) * Q8_0.row_bytes(a.shape[1])
+        for _, change in self.changes:
+            count = panels(len(change.b))
+            yield from (4 * count, PANEL * change.b.shape[1] * count)
 
 
 class _Room:
-    """Memory for the panels of all int8 B and their factors, in the order in which they are read.
+    """Memory for all int8 A and B, and factors, in the order in which they are read.
 
-    Each is a few kilobytes. Side by side in huge pages they are one stream, which the kernel
-    prefetches beyond the end of a matrix.
+    Each is a few kilobytes. Side by side in huge pages they are one stream, which kernels and
+    hardware prefetch beyond the end of a matrix.
     """
 
-    def __init__(self, changes: Iterable[LowRank]) -> None:
-        counts = ((panels(len(change.b)), change.b.shape[1]) for change in changes)
-        self._free = stream(sum(padded(4 * g) + padded(PANEL * r * g) for g, r in counts))
+    def __init__(self, sizes: Iterable[int]) -> None:
+        self._free = stream(sum(map(padded, sizes)))
 
-    def keep(self, values: F32Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    def keep(self, values: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """A copy of the next values."""
         size = values.size * np.dtype(dtype).itemsize
         kept = self._free[:size].view(dtype).reshape(values.shape)
@@ -101,11 +110,12 @@ def add_adapters(program: Program, adapters: Sequence[Adapter]) -> Program:
     rank = max(len(change.a) for adapter in adapters for change in adapter.changes.values())
     scales = rewritten.input(ADAPTERS, "f32", (len(adapters), rank))
     products: dict[str, Buffer] = {}
-    room = _Room(c for added in after.values() for group, c, _ in added if group.int8)
+    groups = (group for first in before.values() for group in first if group.int8)
+    room = _Room(size for group in groups for size in group.nbytes())
     with resume(rewritten):
         for number, instruction in enumerate(program.instructions):
             for group in before.get(number, ()):
-                products[group.name] = ops.matmul(group.x, rewritten.weight(group.stacked()))
+                products[group.name] = ops.matmul(group.x, rewritten.weight(group.stacked(room)))
             rewritten.append(instruction)
             for group, change, y in after.get(number, ()):
                 scale = scales.part(4 * rank * group.adapter, (1, len(change.a)))
