@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benches.prepare import ROOT
 
-RUN = "table->run[instruction->kernel]("
+RUN = "table->run(instruction->kernel, "
 SLOWED = """
 #define KERNEL(name, units, grain, cost, fields) HB_PLANTED_##name,
 enum {{
@@ -29,7 +29,7 @@ enum {{
 static void run_planted(const hb_table* table, const hb_instruction* instruction, int64_t begin,
                         int64_t end) {{
   uint64_t start = hb_ticks();
-  table->run[instruction->kernel](instruction->slot, begin, end);
+  table->run(instruction->kernel, instruction->slot, begin, end);
   if (instruction->kernel == HB_PLANTED_{kernel}) {{
     uint64_t until = hb_ticks() + (hb_ticks() - start) * {percent} / 100;
     while (hb_ticks() < until) {{

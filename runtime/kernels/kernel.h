@@ -40,12 +40,10 @@ enum {
   HB_KERNELS
 };
 
-typedef void hb_kernel(const void* arguments, int64_t begin, int64_t end);
-
 /* The kernels compiled for one instruction set. `describe` writes its capabilities in the order of
  * isa/caps.h. */
 typedef struct {
-  hb_kernel* run[HB_KERNELS];
+  void (*run)(int64_t kernel, const void* arguments, int64_t begin, int64_t end);
   void (*describe)(i32* capabilities);
 } hb_table;
 
@@ -56,7 +54,8 @@ typedef struct {
 #define BODY_WITH(name, attribute) BODY_NAMED(name, attribute)
 #define BODY_NAMED(name, attribute)                                                           \
   attribute static inline void name##_body(const name##_args* a, int64_t begin, int64_t end); \
-  attribute static void name(const void* arguments, int64_t begin, int64_t end) {             \
+  attribute __attribute__((noinline)) static void name(const void* arguments, int64_t begin,  \
+                                                       int64_t end) {                         \
     name##_body(arguments, begin, end);                                                       \
   }                                                                                           \
   static inline void name##_body(const name##_args* a, int64_t begin, int64_t end)

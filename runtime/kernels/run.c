@@ -158,7 +158,7 @@ static int64_t claim_of(int64_t left, int64_t threads) {
 
 static void run_units(const hb_table* table, const hb_instruction* instruction, int64_t begin,
                       int64_t end) {
-  table->run[instruction->kernel](instruction->slot, begin, end);
+  table->run(instruction->kernel, instruction->slot, begin, end);
 }
 
 /* Runs stages [stage, end) */

@@ -59,6 +59,10 @@ def test_results_do_not_depend_on_the_number(
     shared.close()
 
 
+# Of a table of kernels (kernel.h): number of the kernel, its arguments, units from and to
+RUN = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+
+
 class Recorded:
     """A program of instructions with one kernel, which `chunk(begin, end)` replaces."""
 
@@ -66,11 +70,8 @@ class Recorded:
         self, kernel: str, chunk: Callable[[int, int], None], count: int = 1, **slots: int
     ) -> None:
         found = library().kernels[kernel]
-        self._run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
-            lambda _, begin, end: chunk(begin, end)
-        )
-        self._table = (ctypes.c_void_p * len(library().kernels))()
-        self._table[found.index] = ctypes.cast(self._run, ctypes.c_void_p).value
+        self._run = RUN(lambda kernel, slots, begin, end: chunk(begin, end))
+        self._table = ctypes.cast(self._run, ctypes.c_void_p)
         self._code = np.zeros(count, INSTRUCTION)
         self._code["kernel"] = found.index
         names = [field.name for field in found.fields]

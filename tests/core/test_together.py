@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.core.test_threads import RUN
 from tests.support.tools import until
 
 import halfbyte
@@ -74,7 +75,7 @@ def test_they_run_at_the_same_time(native_backends: list[str]) -> None:
     code["slot"][:, at] = [*units, 0]
     slots = {code["slot"][i].ctypes.data: i for i in range(3)}
 
-    def chunk(arguments: int, begin: int, end: int) -> None:
+    def chunk(_: int, arguments: int, begin: int, end: int) -> None:
         number = slots[arguments]
         if threading.get_ident() != here and number == 1:
             second.set()
@@ -82,9 +83,8 @@ def test_they_run_at_the_same_time(native_backends: list[str]) -> None:
             assert second.wait(20)
         done.append((number, begin, end))
 
-    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(chunk)
-    table = (ctypes.c_void_p * len(kernels.kernels))()
-    table[kernel.index] = ctypes.cast(run, ctypes.c_void_p).value
+    run = RUN(chunk)
+    table = ctypes.cast(run, ctypes.c_void_p)  # whose first member it is
     pool = Pool(kernels, 2)
     pool.wake()
     until(lambda: kernels.pool_announce(pool.address) == 1)

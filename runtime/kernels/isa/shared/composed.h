@@ -4,4 +4,6 @@
 enum { COMPOSED = 0 };
 #define composed_row_q4_0(dots, w, parts, x, start)
 #define composed_row_q8_0(dots, w, parts, x, start)
+#define composed_row_5(dots, w, parts, x, start)
+#define composed_row_half(dots, w, parts, half, x, start)
 #endif

@@ -68,6 +68,13 @@ typedef struct {
 DOT(dot_pairs, "i32x4.dot_i16x8_s", "i32x4.add")
 #ifdef HB_WASM_RELAXED
 DOT(dot_bytes, "i16x8.relaxed_dot_i8x16_i7x16_s", "i16x8.add") /* w has seven bits */
+static inline v128_t products_of_bytes(v128_t w, v128_t x) {
+  v128_t products;
+  __asm__ volatile("local.get %2\n\tlocal.get %1\n\ti16x8.relaxed_dot_i8x16_i7x16_s\n\tlocal.set %0"
+                   : "=r"(products)
+                   : "r"(w), "r"(x));
+  return products;
+}
 #endif
 #undef DOT
 static inline pairs pairs_of(v128_t four) {
@@ -234,8 +241,9 @@ INLINE void composed_row_q4_0(pi* dots, const pw* w, int parts, const i8* x, pi 
 #define ALL_QUANTIZED(make, place) \
   four_quantized quantized[PARTS]; \
   UNROLL for (int p = 0; p < parts; p++) { quantized[p] = make(QUANTIZED_AT(w[p], place)); }
-/* Five and six bits: low or high four bits at `place`, the bits above them at `bits` */
-#define STEP(place, fours, bits, left, mask, offset)                       \
+/* Five and six bits: low or high four bits at `place`, the bits above them at `bits`. FOLD is where
+ * a sum of 16 bits is full, whose `first` step comes next. */
+#define STEP(first, place, fours, bits, left, mask, offset)                \
   {                                                                        \
     four_quantized quantized[PARTS];                                       \
     UNROLL for (int p = 0; p < parts; p++) {                               \
@@ -244,34 +252,73 @@ INLINE void composed_row_q4_0(pi* dots, const pw* w, int parts, const i8* x, pi 
     }                                                                      \
     PRODUCTS(quantized, offset)                                            \
   }
+#define FIVES                                                                                     \
+  STEP(1, 0, low_quantized, 256, 4, 16, 0)                                                        \
+  STEP(0, 64, low_quantized, 256, 3, 16, 4)                                                       \
+  STEP(0, 128, low_quantized, 256, 2, 16, 8)                                                      \
+  STEP(0, 192, low_quantized, 256, 1, 16, 12)                                                     \
+  FOLD STEP(1, 0, high_quantized, 256, 0, 16, 16) STEP(0, 64, high_quantized, 256, -1, 16, 20)    \
+      STEP(0, 128, high_quantized, 256, -2, 16, 24) STEP(0, 192, high_quantized, 256, -3, 16, 28) \
+          FOLD
+#define SIXES                                                                                    \
+  if (half == 0) {                                                                               \
+    STEP(1, 0, low_quantized, 256, 4, 48, 0)                                                     \
+    STEP(0, 64, low_quantized, 256, 2, 48, 4)                                                    \
+    FOLD STEP(1, 128, low_quantized, 256, 0, 48, 8) STEP(0, 192, low_quantized, 256, -2, 48, 12) \
+        FOLD                                                                                     \
+  } else {                                                                                       \
+    STEP(1, 0, high_quantized, 320, 4, 48, 16)                                                   \
+    STEP(0, 64, high_quantized, 320, 2, 48, 20)                                                  \
+    FOLD STEP(1, 128, high_quantized, 320, 0, 48, 24)                                            \
+        STEP(0, 192, high_quantized, 320, -2, 48, 28) FOLD                                       \
+  }
+#define FOLD
 INLINE void pi_dots_5(pi* dots, const pw* w, int parts, const i8* x, int64_t stride, int columns,
                       const pi* starts) {
   UNROLL for (int i = 0; i < parts * columns; i++) { dots[i] = starts[i % columns]; }
-  STEP(0, low_quantized, 256, 4, 16, 0)
-  STEP(64, low_quantized, 256, 3, 16, 4)
-  STEP(128, low_quantized, 256, 2, 16, 8)
-  STEP(192, low_quantized, 256, 1, 16, 12)
-  STEP(0, high_quantized, 256, 0, 16, 16)
-  STEP(64, high_quantized, 256, -1, 16, 20)
-  STEP(128, high_quantized, 256, -2, 16, 24)
-  STEP(192, high_quantized, 256, -3, 16, 28)
+  FIVES
 }
 INLINE void pi_dots_half(pi* dots, const pw* w, int parts, int half, const i8* x, int64_t stride,
                          int columns, const pi* starts) {
   UNROLL for (int i = 0; i < parts * columns; i++) { dots[i] = starts[i % columns]; }
-  if (half == 0) {
-    STEP(0, low_quantized, 256, 4, 48, 0)
-    STEP(64, low_quantized, 256, 2, 48, 4)
-    STEP(128, low_quantized, 256, 0, 48, 8)
-    STEP(192, low_quantized, 256, -2, 48, 12)
-  } else {
-    STEP(0, high_quantized, 320, 4, 48, 16)
-    STEP(64, high_quantized, 320, 2, 48, 20)
-    STEP(128, high_quantized, 320, 0, 48, 24)
-    STEP(192, high_quantized, 320, -2, 48, 28)
-  }
+  SIXES
 }
 #undef STEP
+#undef FOLD
+#ifdef HB_WASM_RELAXED
+/* As composed_row_q4_0; a lane of 16 bits holds eight products of 127 * 31, or four of 127 * 63. */
+#define STEP(first, place, fours, bits, left, mask, offset)       \
+  {                                                               \
+    v128_t by = SPLAT(x, offset);                                 \
+    UNROLL for (int p = 0; p < parts; p++) {                      \
+      v128_t low = fours(QUANTIZED_AT(w[p], place));              \
+      low = with_high(low, QUANTIZED_AT(w[p], bits), left, mask); \
+      if (first) {                                                \
+        sums[p] = products_of_bytes(low, by);                     \
+      } else {                                                    \
+        dot_bytes(&sums[p], low, by);                             \
+      }                                                           \
+    }                                                             \
+  }
+#define FOLD                                                                      \
+  UNROLL for (int p = 0; p < parts; p++) {                                        \
+    dots[p] = wasm_i32x4_add(dots[p], wasm_i32x4_extadd_pairwise_i16x8(sums[p])); \
+  }
+INLINE void composed_row_5(pi* dots, const pw* w, int parts, const i8* x, pi start) {
+  v128_t sums[PARTS];
+  UNROLL for (int p = 0; p < parts; p++) { dots[p] = start; }
+  FIVES
+}
+INLINE void composed_row_half(pi* dots, const pw* w, int parts, int half, const i8* x, pi start) {
+  v128_t sums[PARTS];
+  UNROLL for (int p = 0; p < parts; p++) { dots[p] = start; }
+  SIXES
+}
+#undef STEP
+#undef FOLD
+#endif
+#undef FIVES
+#undef SIXES
 /* Q8_0 by products of 16-bit integers: columns 0 to 4 fours - 1 */
 INLINE void pair_dots(pi* dots, const pw* w, int parts, int fours, const i8* x, int64_t stride,
                       int columns, const pi* starts) {
