@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from tests.formats.folders import write_json, write_safetensors
 from tests.support.sampled import often
@@ -12,7 +15,7 @@ from tests.text.architectures.test_folders import write
 from tests.text.architectures.test_goldens import split_latent
 
 import halfbyte
-from halfbyte.errors import HalfbyteError, UnsupportedError
+from halfbyte.errors import HalfbyteError
 from halfbyte.formats.huggingface.inverse import naming_of
 from halfbyte.formats.huggingface.names import naming
 from halfbyte.quantize import quantize_file
@@ -27,7 +30,7 @@ OTHERS = (
 # Matrices whose rows or columns are in another order in GGUF, split, scaled, picked or vectors
 SPECIAL = (
     "llama", "gpt2", "qwen2_moe", "qwen3_next", "qwen3_5", "granitemoeshared", "falcon_h1",
-    "granitemoehybrid-attention", "gpt_neox", "deepseek_v2", "gemma4-experts",
+    "granitemoehybrid-attention", "mllama", "rwkv7", "gpt_neox", "deepseek_v2", "gemma4-experts",
 )  # fmt: skip
 
 
@@ -86,18 +89,13 @@ def test_adds_what_changed_matrices_have(name: str, kind: str, tmp_path: Path) -
         path, lora = merged, {}
     with halfbyte.load(changed) as model:
         expected = model.logits(ids)
-    if kind == "gguf" and name in ("falcon_h1", "mllama"):
-        with pytest.raises(HalfbyteError, match=r"expected the model's folder|has no matrix"):
-            halfbyte.load(path, lora=lora)
-        return
     with halfbyte.load(path, lora=lora) as model:
         assert models.largest_difference(model.logits(ids), expected) < 1e-4
 
 
 def test_names_follow_from_metadata(tmp_path: Path) -> None:
-    """An adapter of PEFT fits GGUF files of most architectures; the others are refused."""
+    """An adapter of PEFT fits GGUF files of all architectures."""
     translators = architectures.model_types()
-    refused = set()
     for name in models.CONFIGS:
         names = naming(models.config(name), translators)
 
@@ -106,17 +104,36 @@ def test_names_follow_from_metadata(tmp_path: Path) -> None:
 
         file = open_model(models.write(tmp_path / f"{name}.gguf", name, change=call))
         sources = [n for n, shape in models.read_golden(name)[0].items() if len(shape) == 2]
-        try:
-            own = naming_of(file, translators)
-            found = [own.rename(source) for source in sources]
-        except UnsupportedError:
-            refused.add(name)
-            continue
+        own = naming_of(file, translators)
+        found = [own.rename(source) for source in sources]
         for source, theirs in zip(sources, found, strict=True):
             ours = names.rename(source)
             assert (ours and (ours[0], ours[1].name)) == (theirs and (theirs[0], theirs[1].name))
-    # Factors of matrices, and the places of layers that are left out, are in config.json only
-    assert refused == {"falcon_h1", "mllama"}
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, "expected the model's folder"),  # as in llama.cpp's files
+        (np.uint32(1), "original_config': expected a string, found uint32"),
+        ("[]", "original_config': expected an object, found an array"),
+        ("{", "original_config': not JSON"),
+        ('{"model_type": "qwen9"}', "original_config': model_type 'qwen9': expected one of"),
+        (json.dumps(models.config("llama")), "the config.json of the file's architecture"),
+        (json.dumps(models.config("falcon_h1") | {"num_hidden_layers": 9}), "file's own block_cou"),
+    ],
+)
+def test_original_that_is_another(value: Any, expected: str, tmp_path: Path) -> None:
+    """Factors of matrices are in config.json only, which our files keep in their metadata."""
+
+    def change(metadata: dict[str, Any], _: object) -> None:
+        metadata.pop("halfbyte.original_config")
+        metadata |= {} if value is None else {"halfbyte.original_config": value}
+
+    adapter, _ = write_both(tmp_path, "falcon_h1")
+    path = models.write(tmp_path / "m.gguf", "falcon_h1", change=change)
+    with pytest.raises(HalfbyteError, match=expected):
+        halfbyte.load(path, lora={adapter: 1.0})
 
 
 def test_names_follow_where_latents_are_one_head(tmp_path: Path) -> None:

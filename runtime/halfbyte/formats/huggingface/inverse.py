@@ -1,20 +1,22 @@
 """Names and orders of a GGUF file's tensors in its original: config.json again, from metadata.
 
 An adapter in PEFT's format has the names of its model's original. What they and the orders of rows
-depend on is in the metadata of most architectures.
+depend on is in the metadata of most architectures; for the others, `quantize` writes the whole
+config.json there.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.errors import HalfbyteError, UnsupportedError
+from halfbyte.errors import FormatError, HalfbyteError, UnsupportedError
 from halfbyte.formats.adapters import HEAD
-from halfbyte.formats.huggingface.names import Naming, Translators, naming
-from halfbyte.formats.json_file import read_json
+from halfbyte.formats.huggingface.names import ORIGINAL, Naming, Translators, naming
+from halfbyte.formats.json_file import parse_json, read_json
 from halfbyte.formats.model_file import ModelFile
 
 _SCALED = "falcon-h1"  # has factors in its matrices, which are nowhere else
@@ -84,6 +86,8 @@ def naming_of(model: ModelFile, translators: Translators) -> Naming:
         return naming(values, translators, str(config))
     architecture = str(model.metadata.get("general.architecture"))
     sizes = _Metadata(model, architecture)
+    if ORIGINAL in model.metadata:
+        return _original(model, sizes, translators)
     values, called = sizes.config(), str(model.metadata.get("general.name")).lower()
     module = architecture.replace("-", "_").replace(".", "_")
     kinds = [k for k, t in translators.items() if getattr(t, "__name__", k).endswith(f".{module}")]
@@ -101,6 +105,21 @@ def naming_of(model: ModelFile, translators: Translators) -> Naming:
         "original for an adapter in PEFT's format: expected the model's folder, or the adapter in "
         f"GGUF{': ' + reasons[0] if reasons else ''}"
     )
+
+
+def _original(model: ModelFile, sizes: _Metadata, translators: Translators) -> Naming:
+    """By the config.json in the metadata, if it is that of the file's sizes."""
+    where, text = f"{model.path}: metadata '{ORIGINAL}'", model.metadata[ORIGINAL]
+    if not isinstance(text, str):
+        raise FormatError(f"{where}: expected a string, found {type(text).__name__}")
+    names = naming(parse_json(Path(where), text.encode()), translators, where)
+    key = "general.architecture"
+    if names.metadata[key] != model.metadata.get(key):
+        raise FormatError(f"{where}: expected the config.json of the file's architecture")
+    for key in (*_ORDERS, "block_count", "embedding_length"):
+        if not sizes.agree(names, key):
+            raise FormatError(f"{where}: expected the file's own {key}")
+    return names
 
 
 class _Metadata:

@@ -9,6 +9,7 @@ architecture's own module fills in a `Translation`.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -34,6 +35,7 @@ from halfbyte.formats.transforms import (
 )
 from halfbyte.weights import Tensor
 
+ORIGINAL = "halfbyte.original_config"  # metadata: the text model's config.json
 MAX_HEAD = 1 << 12  # elements: tables of frequencies are allocated before weights are checked
 
 
@@ -208,6 +210,10 @@ class Translation:
             self.transforms, self.shapes, self.layer_names, self.dropped, self.uneven,
             self.numbers, self.idle, self._rank, self.kept,
         )  # fmt: skip
+
+    def keep_original(self) -> None:
+        """Keep the config.json as it is: an adapter needs what the other metadata does not say."""
+        self._unprefixed[ORIGINAL] = json.dumps(dict(self.keys.values))
 
     def size(self, key: str) -> int:
         """An integer of the metadata."""

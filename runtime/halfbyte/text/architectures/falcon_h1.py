@@ -37,6 +37,7 @@ PARTS = {
 def translate(config: Translation) -> None:
     """Translate a config.json into GGUF's terms."""
     keys = config.keys
+    config.keep_original()  # which has the factors
     keys.expect("hidden_act", "silu")
     for key in ("attention_bias", "mlp_bias", "projectors_bias", "tie_word_embeddings"):
         keys.expect(key, False)

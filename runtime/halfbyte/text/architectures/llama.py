@@ -73,6 +73,7 @@ def translate(config: Translation) -> None:
 
 def _leave_out_images(config: Translation) -> None:
     """Leave out the layers that read images, which do nothing without one, and their tokens."""
+    config.keep_original()  # which has the numbers of the layers that are left
     keys = config.keys.otherwise(cross_attention_layers=list(range(3, 40, 5)))
     layers = keys.integer("num_hidden_layers", maximum=1 << 10)
     reading = {layer for layer in keys.list("cross_attention_layers") if type(layer) is int}
