@@ -32,6 +32,7 @@ F64Array = npt.NDArray[np.float64]
 
 DAMPING = 0.01  # of the mean of H's diagonal, which is added to it
 SWEEPS = 2  # in which all integers are chosen again
+_ROWS, _NUMBERS = 256, 1 << 22  # rows at a time, and their numbers: several copies take memory
 _COLUMNS = 32  # rounded one after the other before the columns after them are updated
 
 
@@ -100,12 +101,22 @@ def compensated(
     sweeps: int = SWEEPS,
 ) -> U8:
     """Encode rows [n, k], with the results of `factors`; bytes [n, row_bytes]."""
-    steps = steps or Steps()
-    rounded = _fed_forward(x, feedback, weights, format_, steps)
+    steps, gram = steps or Steps(), None
     if sweeps:
-        gram: F32Array = ((feedback * weights) @ feedback.T).astype(np.float32, copy=False)
-        for _ in range(sweeps):
-            _choose_again(rounded, gram, format_)
+        gram = ((feedback * weights) @ feedback.T).astype(np.float32, copy=False)
+    count = max(_ROWS, _NUMBERS // x.shape[1])
+    parts = []
+    for first in range(0, max(len(x), 1), count):
+        rounded = _fed_forward(x[first : first + count], feedback, weights, format_, steps)
+        if gram is not None:
+            for _ in range(sweeps):
+                _choose_again(rounded, gram, format_)
+        parts.append(_stored(rounded, format_, steps))
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _stored(rounded: _Rounded, format_: type[ScaledFormat], steps: Steps) -> U8:
+    """Their bytes [n, row_bytes]."""
     if issubclass(format_, OneScale):
         rounded.blocks["d"] = rounded.d.T
     integers = np.ascontiguousarray(rounded.integers.T)

@@ -78,18 +78,20 @@ def check_before(method: str, file: ModelFile, checkpoint: Path) -> None:
         refuse_others(checkpoint)
 
 
-def observed(task: Task, gram_bytes: int) -> Iterator[tuple[Segment, Mapping[str, Moments]]]:
+def observed(
+    task: Task, gram_bytes: int, threads: int | None = None
+) -> Iterator[tuple[Segment, Mapping[str, Moments]]]:
     """Run the model over the windows, layer by layer: what entered each layer's matrices.
 
     Memory is that of a layer in floats, its Gram matrices, and what passes to the next layer.
     """
-    segments = Segments(task.file, task.windows, task.threads)
+    segments = Segments(task.file, task.windows, threads or task.threads)
     states = segments.start()
     for segment in segments:
         statistics = Statistics(gram_bytes)
         after = []
-        for state in segments.run(segment, states, statistics):
-            after.append(state if not segment.is_head else {})
+        for state in segments.run(segment, states, statistics, logits=False):
+            after.append(state)
             task.done(1 / (len(segments) * len(states)))
         states = after
         yield segment, statistics.moments
@@ -152,12 +154,14 @@ def gptq(task: Task) -> dict[str, U8]:
     """Rounding with compensation, of the matrices that products read; see `compensation`.
 
     Experts whose tokens are few, and tensors whose Gram matrices need more than `GRAM_BYTES`, are
-    encoded by the search with weights of channels.
+    encoded by the search with weights of channels. Half of the threads round the matrices of a
+    layer while the others run the next one.
     """
+    rounding = task.threads // 2
 
     def parts() -> Iterator[Part]:
         seen: set[str] = set()
-        for segment, found in observed(task, GRAM_BYTES):
+        for segment, found in observed(task, GRAM_BYTES, task.threads - rounding):
             alike: dict[tuple[int, type[ScaledFormat]], list[Tensor]] = {}
             for name, tensor in segment.matrices.items():
                 if name in task.formats and name not in seen:
@@ -167,7 +171,7 @@ def gptq(task: Task) -> dict[str, U8]:
                 yield from _together(tensors, format_, found[tensors[0].name])
 
     with single_threaded():
-        return _rounded(task, parts())
+        return _rounded(task, parts(), rounding)
 
 
 def _together(
@@ -188,10 +192,10 @@ def _together(
         yield names, Rounding(stored, columns, format_, means[number], gram)
 
 
-def _rounded(task: Task, parts: Iterable[Part]) -> dict[str, U8]:
+def _rounded(task: Task, parts: Iterable[Part], threads: int = 0) -> dict[str, U8]:
     """Rows of all parts, by tensor."""
     encoded: dict[str, list[U8]] = {}
-    for names, rows in task.engine.map(partial(rounded, task.codec), parts):
+    for names, rows in task.engine.map(partial(rounded, task.codec), parts, threads=threads):
         for name, each in zip(names, rows, strict=True):
             encoded.setdefault(name, []).append(each)
     return {n: each[0] if len(each) == 1 else np.concatenate(each) for n, each in encoded.items()}

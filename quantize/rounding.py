@@ -47,7 +47,8 @@ class Rounding:
 def rounded(codec: Codec, part: Rounding) -> list[U8]:
     """Encoded rows of each tensor, uint8 [n, row_bytes]."""
     decoded = [codec.decode(source, rows, part.columns) for rows, source in part.stored]
-    x = np.ascontiguousarray(np.concatenate(decoded), np.float32)
+    whole = decoded[0] if len(decoded) == 1 else np.concatenate(decoded)
+    x = np.ascontiguousarray(whole, np.float32)
     if part.gram is None:
         encoded, _ = codec.search(part.format, x, part.importance)
     else:

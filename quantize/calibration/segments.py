@@ -111,18 +111,20 @@ class Segments:
         return [{"ids": window} for window in self.windows]
 
     def run(
-        self, segment: Segment, states: Sequence[State], observe: Observe | None = None
-    ) -> Iterator[State]:
+        self, segment: Segment, states: Sequence[State], observe: Observe | None = None,
+        *, logits: bool = True,
+    ) -> Iterator[State]:  # fmt: skip
         """Run a segment over all windows: what it leaves of each, or ``{"logits": ...}``.
 
         `observe` is called with the rows that enter products: with the tensors that are multiplied
-        with them, and by name `x`, the rows, and of experts `ends`, where each one's end.
+        with them, and by name `x`, the rows, and of experts `ends`, where each one's end. Without
+        `logits` the head is only observed, and leaves nothing.
         """
         executable = open_program(segment.program, threads=self.threads)
         try:
             for window, state in zip(self.windows, states, strict=True):
                 if segment.is_head:
-                    yield self._head(executable, segment, len(window), state, observe)
+                    yield self._head(executable, segment, len(window), state, observe, logits)
                 else:
                     yield self._layer(executable, segment, len(window), state, observe)
         finally:
@@ -143,7 +145,7 @@ class Segments:
 
     def _head(
         self, executable: Executable, segment: Segment, n: int, state: State,
-        observe: Observe | None,
+        observe: Observe | None, wanted: bool,
     ) -> State:  # fmt: skip
         """All rows of logits, a few at a time: memory is planned for so many."""
         step = executable.program.sizes["rows"].maximum
@@ -153,9 +155,11 @@ class Segments:
             registers = {"n": rows, "position": first, "rows": rows}
             for name, buffer in segment.carried.items():
                 _view(executable, buffer, registers)[...] = state[name][first : first + rows]
-            _execute(executable, registers, observe)
-            logits.append(_view(executable, segment.program.outputs["logits"], registers).copy())
-        return {"logits": np.concatenate(logits)}
+            _execute(executable, registers, observe, to_end=wanted)
+            if wanted:
+                output = segment.program.outputs["logits"]
+                logits.append(_view(executable, output, registers).copy())
+        return {"logits": np.concatenate(logits)} if wanted else {}
 
     def _cut(self, tensors: Mapping[str, Tensor]) -> list[Segment]:
         """Capture the model with some other tensors, and cut it where a layer begins."""
@@ -236,16 +240,22 @@ def _matrix(instruction: Instruction) -> Tensor | None:
     return (tensor.whole or tensor) if isinstance(tensor, Tensor) else None
 
 
-def _execute(executable: Executable, registers: dict[str, int], observe: Observe | None) -> None:
+def _execute(
+    executable: Executable, registers: dict[str, int], observe: Observe | None, to_end: bool = True
+) -> None:
+    """Run, to the end or only up to what the last observed product reads."""
     if observe is None:
         executable.run(registers)
         return
-    readers = _readers(executable.program)
-    for number, instruction in enumerate(executable.program.instructions):
+    readers, instructions = _readers(executable.program), executable.program.instructions
+    last = max((n for n, i in enumerate(instructions) if i in readers), default=-1)
+    for number, instruction in enumerate(instructions):
         if instruction in readers:
             operands = {n: b for n, b in instruction.operands.items() if n in ("x", "ends")}
             views = {name: _view(executable, b, registers) for name, b in operands.items()}
             observe(readers[instruction], views)
+        if number >= last and not to_end:
+            return
         executable.step(number, registers)
 
 

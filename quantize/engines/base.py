@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -16,7 +18,9 @@ class Engine(ABC):
     """Computes independent parts; a context manager."""
 
     @abstractmethod
-    def map(self, work: Callable[[T], R], parts: Iterable[tuple[K, T]]) -> Iterator[tuple[K, R]]:
+    def map(
+        self, work: Callable[[T], R], parts: Iterable[tuple[K, T]], *, threads: int = 0
+    ) -> Iterator[tuple[K, R]]:
         """Results of parts, in their order.
 
         Parameters
@@ -25,6 +29,8 @@ class Engine(ABC):
             Pure. It may hold data that all parts share; other processes get a pickled copy.
         parts : iterable of (key, part)
             Read as results are taken, some parts ahead. Keys stay here, and name parts in errors.
+        threads : int
+            Of this process, which compute parts beside the reading of others, where no others do.
         """
 
     @abstractmethod
@@ -44,11 +50,30 @@ class Engine(ABC):
 
 
 class Local(Engine):
-    """Computes each part when its result is asked for, here."""
+    """Computes each part here, when its result is asked for or on threads."""
 
-    def map(self, work: Callable[[T], R], parts: Iterable[tuple[K, T]]) -> Iterator[tuple[K, R]]:
+    def map(
+        self, work: Callable[[T], R], parts: Iterable[tuple[K, T]], *, threads: int = 0
+    ) -> Iterator[tuple[K, R]]:
         """Results of parts, in their order."""
-        return ((key, work(part)) for key, part in parts)
+        if not threads:
+            return ((key, work(part)) for key, part in parts)
+        return _on_threads(work, parts, threads)
 
     def close(self) -> None:
         """Do nothing."""
+
+
+def _on_threads(
+    work: Callable[[T], R], parts: Iterable[tuple[K, T]], threads: int
+) -> Iterator[tuple[K, R]]:
+    """As many parts at once, and none ahead of them: each may be large."""
+    begun = deque[tuple[K, Future[R]]]()
+    with ThreadPoolExecutor(threads) as pool:
+        for key, part in parts:
+            begun.append((key, pool.submit(work, part)))
+            if len(begun) > threads:
+                first, result = begun.popleft()
+                yield first, result.result()
+        for first, result in begun:
+            yield first, result.result()

@@ -62,8 +62,10 @@ class Distributed(Engine):
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
-    def map(self, work: Callable[[T], R], parts: Iterable[tuple[K, T]]) -> Iterator[tuple[K, R]]:
-        """Results of parts, in their order.
+    def map(
+        self, work: Callable[[T], R], parts: Iterable[tuple[K, T]], *, threads: int = 0
+    ) -> Iterator[tuple[K, R]]:
+        """Results of parts, in their order; workers compute them, no threads.
 
         Raises
         ------

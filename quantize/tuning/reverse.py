@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from halfbyte.core import ops
-from halfbyte.core.buffer import Buffer, maximum
+from halfbyte.core.buffer import Buffer, Kind, maximum
 from halfbyte.core.instruction import Instruction
 from halfbyte.core.program import Program, resume
 from halfbyte.errors import ProgramError, UnsupportedError
@@ -41,7 +41,7 @@ def reverse(program: Program, wanted: Mapping[str, Buffer], keep: tuple[str, ...
     Raises
     ------
     UnsupportedError
-        An operator between a wanted buffer and an output has no rule.
+        An operator between a wanted buffer and an output has no rule, or reads a view of a result.
     ProgramError
         No output depends on a wanted buffer.
     """
@@ -70,11 +70,18 @@ def reverse(program: Program, wanted: Mapping[str, Buffer], keep: tuple[str, ...
 
 
 def _reached(program: Program, wanted: set[Buffer]) -> set[Buffer]:
-    """The buffers that depend on wanted ones."""
-    reached = set(wanted)
+    """The buffers that depend on wanted ones; raises where some are read as others' memory."""
+    reached, roots = set(wanted), {b.root for b in wanted}
     for instruction in program.instructions:
+        for b in instruction.inputs:
+            if b not in reached and b.root in roots and b.kind is Kind.SCRATCH:
+                raise UnsupportedError(
+                    f"operator {instruction.operator.name} reads a view, {b}, of {b.root}: "
+                    "it has no gradient"
+                )
         if any(b in reached for b in instruction.inputs):
             reached.update(instruction.outputs)
+            roots.update(b.root for b in instruction.outputs)
     return reached
 
 

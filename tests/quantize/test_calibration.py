@@ -16,7 +16,7 @@ from halfbyte.cli import quantize as main
 from halfbyte.core import ops
 from halfbyte.core.backends import open_program
 from halfbyte.errors import HalfbyteError, UnsupportedError
-from halfbyte.quantize import quantize_file
+from halfbyte.quantize import compensation, quantize_file
 from halfbyte.quantize.calibration import texts
 from halfbyte.quantize.calibration.segments import Segments, State, Tokens
 from halfbyte.quantize.calibration.statistics import Moments, Statistics
@@ -101,6 +101,21 @@ def test_statistics_are_those_of_the_rows(name: str, tmp_path: Path) -> None:
     assert (expected.keys() - layers) == (moments.keys() - layers)  # the head
 
 
+def test_a_head_is_observed_without_its_logits(storyteller: Path) -> None:
+    """The same statistics, of all that products read."""
+    ids = np.arange(1, 40, dtype=np.int32)
+    _, expected = observed(storyteller, [ids])
+    segments, statistics = Segments(open_model(storyteller), [ids]), Statistics(1 << 24)
+    states = segments.start()
+    for segment in segments:
+        states = list(segments.run(segment, states, statistics, logits=False))
+    assert states == [{}]
+    assert statistics.moments.keys() == expected.keys()
+    for name, moments in statistics.moments.items():
+        np.testing.assert_array_equal(moments.grams, expected[name].grams)
+        np.testing.assert_array_equal(moments.counts, expected[name].counts)
+
+
 def test_statistics_of_experts_that_nothing_entered() -> None:
     moments = Moments(np.array([[4.0, 8.0], [0.0, 0.0]]), np.array([2, 0]))
     np.testing.assert_array_equal(moments.means(), [[2, 4], [1, 1]])
@@ -130,6 +145,16 @@ def test_compensation_loses_less(format_: type[ScaledFormat]) -> None:
     assert rows.shape == (40, format_.row_bytes(512))
     assert loss(x, w, format_.decode(rows)) < 0.6 * loss(x, w, format_.decode(found))
     np.testing.assert_array_equal(rows, compensated(w, *known, format_))
+
+
+def test_compensation_of_some_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, w = activations(600, 256), np.random.default_rng(1).standard_normal((23, 256))
+    known, w = factors(x.T @ x, len(x)), w.astype(np.float32)
+    expected = FORMATS["Q4_K"].decode(compensated(w, *known, FORMATS["Q4_K"]))
+    monkeypatch.setattr(compensation, "_ROWS", 5)
+    monkeypatch.setattr(compensation, "_NUMBERS", 5 * 256)
+    found = FORMATS["Q4_K"].decode(compensated(w, *known, FORMATS["Q4_K"]))
+    assert (found == expected).mean() > 0.99  # BLAS may add up in another order
 
 
 @pytest.mark.parametrize("format_", SCALED)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from operator import neg
 from pathlib import Path
@@ -20,7 +21,7 @@ from halfbyte.cli import quantize as main
 from halfbyte.errors import HalfbyteError
 from halfbyte.quantize import quantize_file, quantizer
 from halfbyte.quantize.calibration import texts
-from halfbyte.quantize.engines import Distributed, open_engine, worker
+from halfbyte.quantize.engines import Distributed, Local, open_engine, worker
 from halfbyte.quantize.engines.distributed import TRIES, LostError
 from halfbyte.quantize.engines.packing import Packed, packed, unpacked
 from halfbyte.quantize.recipe import parse_keep
@@ -235,3 +236,22 @@ def test_onnx_models_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[s
     path.write_bytes(b"")
     assert main([str(path), "--int4", "--engine", "ray"]) == 2
     assert "--engine is for language models" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("threads", [0, 1, 3])
+def test_parts_here_keep_their_order(threads: int) -> None:
+    """And the first error is that of the first part that has one, after the results before it."""
+
+    def work(part: int) -> int:
+        time.sleep(0.003 * (part % 3 == 0))
+        if part > 9:
+            raise ValueError(part)
+        return -part
+
+    assert [*Local().map(work, ((str(i), i) for i in range(9)), threads=threads)] == [
+        (str(i), -i) for i in range(9)
+    ]
+    results = Local().map(work, ((i, i) for i in range(8, 20)), threads=threads)
+    assert [next(results), next(results)] == [(8, -8), (9, -9)]
+    with pytest.raises(ValueError, match="10"):
+        next(results)

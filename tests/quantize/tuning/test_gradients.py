@@ -98,6 +98,16 @@ def test_what_gradients_do_not_need_is_left_out() -> None:
     assert len(with_y.program.instructions) == 6
 
 
+def test_views_of_results_are_refused() -> None:
+    """Their gradients would be left out: of y, which is also read in another shape."""
+    with capture("p") as program:
+        x = program.input("x", "f32", (2, 32))
+        y = ops.silu(x)
+        program.output("z", ops.add(ops.silu(y), ops.silu(y.view((4, 16))).view((2, 32))))
+    with pytest.raises(UnsupportedError, match="operator silu reads a view"):
+        reverse(program, {"x": x})
+
+
 @pytest.mark.parametrize(
     "name", [n for n in CASES if n.startswith(("attention", "matmul", "divergence"))]
 )
