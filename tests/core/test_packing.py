@@ -381,3 +381,20 @@ def test_pages_are_given_back_while_a_matrix_is_copied(
     [value] = [b.value for b in copied.buffers if b.name == buffer.name]
     np.testing.assert_array_equal(value.data, buffer.value.data)
     assert len(given_back) == -(-buffer.nbytes // (1 << 12))
+
+
+def test_pages_are_given_back_after_each_converted_matrix(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise all of the file would be resident beside all that was made of it."""
+    load_tool(repository, "make_model").make_model(tmp_path / "m.gguf", "tiny-256", "TQ2_0")
+    file = open_model(tmp_path / "m.gguf")
+    planned = plan(file, Settings(weights="packed"))
+    made = footprint.converted(planned.program)
+    events: list[str] = []
+    taken, forget = packing._taken, file.forget
+    monkeypatch.setattr(packing, "_taken", lambda *a: [taken(*a), events.append("made")][0])
+    monkeypatch.setattr(type(file), "forget", lambda _: [forget(), events.append("forgotten")][0])
+    packing.pack(planned.program, made, file, threads=1)
+    assert len(made) > 2
+    assert events[: 2 * len(made)] == ["made", "forgotten"] * len(made)

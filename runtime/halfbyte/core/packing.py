@@ -84,7 +84,10 @@ def pack(program: Program, buffers: Iterable[Buffer], file: ModelFile, threads: 
     tensors = {buffer: _tensor(buffer) for buffer in buffers}
     library = library_for(threads, program)
     single, shared = Kernels(library=library), Kernels(threads=threads, library=library)
-    own = {buffer: _taken(tensor, shared) for buffer, tensor in tensors.items()}
+    own: dict[Buffer, U8 | None] = {}
+    for buffer, tensor in tensors.items():
+        own[buffer] = _taken(tensor, shared)
+        file.forget()  # what it was converted from
     arena = aligned(sum(padded(tensors[b].nbytes) for b, data in own.items() if data is None))
     scratch = library.memory.aligned(max(map(_group_bytes, tensors.values()), default=0))
     place = 0
