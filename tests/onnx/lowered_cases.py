@@ -722,12 +722,31 @@ def chosen_rows() -> Iterator[Case]:
     yield case("Gather", N.f(1, 5, 2, 3), i64(1, 3, 2), known=[1], axis=1, label="inner-rows")
 
 
+def signals_and_places() -> Iterator[Case]:
+    """STFT by a product, elements at constant places, pads that crop, reductions of any axes."""
+    window = np.hanning(9).astype(np.float32)
+    yield case("STFT", N.f(2, 40, 1), one(3, np.int64), window, known=[1, 2], label="onesided")
+    yield case("STFT", N.f(1, 40), one(4, np.int64), None, one(8, np.int64), known=[1, 3],
+               onesided=0, label="both-sides")  # fmt: skip
+    near = np.arange(4)[:, None] - np.arange(4) + 3
+    yield case("GatherElements", N.f(4, 9), near, known=[1], axis=1, label="relative")
+    yield case("GatherElements", N.f(4, 9), near % 5 - 2, known=[1], axis=1, label="any-places")
+    yield case("Pad", N.f(2, 3, 9), i64(0, 1, 1, 0, 0, -2), known=[1], mode="edge", label="shift")
+    yield case("Pad", N.f(2, 3, 9), i64(0, -1, -1, 0, 2, -2), known=[1], label="crop")
+    yield case("ReduceMean", N.f(2, 3, 4, 5), axes=[1, 3], opset=13, label="apart")
+    yield case("ReduceMax", N.f(2, 3, 4, 5), axes=[0, 2], keepdims=0, opset=13, label="apart")
+    yield case("Mul", np.arange(6).reshape(2, 3), i64(0), known=[1], label="zeros")
+    truth = np.arange(24).reshape(2, 3, 4) % 3 > 0
+    yield case("Where", truth, N.f(1, 3, 4), N.f(4), label="both")
+    yield case("Where", truth, one(-np.inf), N.f(2, 3, 1), known=[1], label="constant")
+
+
 def all_cases() -> list[Case]:
     """The cases of all families."""
     families = (
         elementwise, views, parts, pads, recurrent, reductions, norms, windows, products, attention,
         quantized, patterns, transposed_windows, resizes, channels_last,
         logarithms, quantized_attention, whole_numbers, thin_windows,
-        chosen_rows,
+        chosen_rows, signals_and_places,
     )  # fmt: skip
     return [one_case for family in families for one_case in family()]

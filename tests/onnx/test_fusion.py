@@ -151,6 +151,15 @@ def test_no_swish() -> None:
     assert not fused(g, *outputs) & {"Swish", "QuickGelu"}
 
 
+@pytest.mark.parametrize(("threshold", "fits"), [(20.0, True), (19.0, False)])
+def test_softplus_that_is_x_where_it_is_large(threshold: float, fits: bool) -> None:
+    g = Net()
+    x = g.node("Mul", g.x(3, 5), g.constant(30.0))
+    large = g.node("Greater", x, g.constant(threshold))
+    operators = fused(g, g.node("Where", large, x, g.node("Softplus", x)))
+    assert ("Where" not in operators) == fits
+
+
 def clip_of(g: Net, x: str, low: Any, high: Any) -> str:
     if g.opset < 11:
         return g.node("Clip", x, min=low, max=high)

@@ -176,7 +176,8 @@ class NativeExecutable:
         instruction = self.program.instructions[number]
         start = self._library.ticks() if profile else 0
         inputs, outputs = self._host_arrays(number, registers)
-        inputs = [in_numpy(value) for value in inputs]
+        if self._memory.apart:
+            inputs = [in_numpy(value) for value in inputs]
         with np.errstate(all="ignore"):
             if instruction.operator.fills:
                 filled = [in_numpy(array) for array in outputs]

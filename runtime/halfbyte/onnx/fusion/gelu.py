@@ -1,9 +1,15 @@
-"""Activations spelled out by exporters: Gelu by erf or tanh, x sigmoid(x), x hard_sigmoid(x)."""
+"""Activations spelled out by exporters.
+
+They are Gelu by erf or tanh, x sigmoid(x), x hard_sigmoid(x), and Softplus that is x where it is
+large.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+
+import numpy as np
 
 from halfbyte.onnx.files.model import Node
 from halfbyte.onnx.fusion.rewriter import MICROSOFT, Rewriter, make_node, near
@@ -18,6 +24,22 @@ def fuse_activations(r: Rewriter) -> None:
         fused = _gelu(r, node) or _swish(r, node) or _hard_swish(r, node)
         if fused is not None and not _adds_axis(r, node, fused.inputs[0]):
             r.replace(node, fused)
+    for node in r.nodes("Where"):
+        _softplus(r, node)
+
+
+def _softplus(r: Rewriter, node: Node) -> None:
+    """x where x > 20 or more, else log(1 + e^x): the same, as log(1 + e^x) rounds to x there."""
+    condition, x, other = node.inputs
+    greater, soft = r.producer(condition, "Greater"), r.producer(other, "Softplus")
+    if greater is None or soft is None or not greater.inputs[0] == x == soft.inputs[0]:
+        return
+    threshold = r.number(greater.inputs[1])
+    constant = r.constant(greater.inputs[1])
+    if threshold is None or threshold < 20 or constant is None or constant.ndim:
+        return
+    if constant.dtype == np.float32:
+        r.replace(node, make_node("Softplus", [x], node.outputs, name=node.name))
 
 
 def _adds_axis(r: Rewriter, last: Node, x: str) -> bool:

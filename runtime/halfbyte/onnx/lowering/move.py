@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -282,53 +281,3 @@ def _rows_of(c: Capture, x: Value, places: Array, axis: int) -> Value | None:
         return None
     rows = ops.gather(c.matrix(x, x.shape[axis], inner), c.constant(places.astype(np.int32)))
     return c.value(rows, (*x.shape[:axis], len(places), *x.shape[axis + 1 :]))
-
-
-@lower("Pad")
-def pad(
-    c: Capture, x: Value | Array, sizes: Operand = None, value: Operand = None,
-    along: Operand = None, *, pads: list[int] | None = None, mode: str = "constant",
-    **attributes: Any,
-) -> Value | None:  # fmt: skip
-    """x continued at the ends of its axes, by a constant or by its own elements."""
-    if not isinstance(x, Value) or isinstance(sizes, Value) or isinstance(value, Value):
-        return None
-    if isinstance(along, Value):
-        return None
-    rank, numbers = len(x.shape), pads if sizes is None else ints(sizes)
-    axes = axes_of(range(rank) if along is None else ints(along), rank)
-    if numbers is None or len(numbers) != 2 * len(axes) or not x.size:
-        return None
-    if mode not in ("constant", "edge", "reflect", "wrap") or min(numbers, default=0) < 0:
-        return None
-    fill = np.asarray(attributes.get("value", 0.0) if value is None else value, x.numpy)
-    for axis, before, after in zip(axes, numbers, numbers[len(axes) :], strict=False):
-        if not before and not after:
-            continue
-        first = _end(c, x, axis, before, mode, fill, last=False) if before else None
-        last = _end(c, x, axis, after, mode, fill, last=True) if after else None
-        if (before and first is None) or (after and last is None):
-            return None
-        padded = concat(c, *(part for part in (first, x, last) if part is not None), axis=axis)
-        if padded is None:
-            return None
-        x = padded
-    return x
-
-
-def _end(
-    c: Capture, x: Value, axis: int, count: int, mode: str, fill: Array, *, last: bool
-) -> Value | Array | None:
-    """What a pad adds before or after an axis; None where it repeats the axis more than once."""
-    shape, size = [count if i == axis else d for i, d in enumerate(x.shape)], x.shape[axis]
-    if mode == "constant":
-        c.allow([count + size if i == axis else d for i, d in enumerate(x.shape)], x.numpy)
-        return np.full(shape, fill.reshape(()), x.numpy)
-    if mode != "edge" and count > size - (mode == "reflect"):
-        return None
-    first, step = {
-        "edge": (size - 1 if last else 0, 0),
-        "reflect": (size - 2 if last else count, -1),
-        "wrap": (0 if last else size - count, 1),
-    }[mode]
-    return sliced(c, x, along(x.shape, axis, (first, step, count)))

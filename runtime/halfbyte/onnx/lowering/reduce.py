@@ -26,7 +26,7 @@ def reduce(
     c: Capture, x: Value, over: Operand = None, *, axes: list[int] | None = None,
     keepdims: int = 1, noop_with_empty_axes: int = 0,
 ) -> Value | None:  # fmt: skip
-    """Reductions of float32 over adjacent axes, also of squares, and the root of their sum."""
+    """Reductions of float32, also of squares, and the root of their sum."""
     kind = c.node.op_type
     if isinstance(over, Value) or x.dtype != "f32" or not x.size:
         return None
@@ -39,8 +39,13 @@ def reduce(
     dropped = sorted(axes_of(chosen, rank))
     if is_channels_last(x) and dropped in ([1], list(range(2, rank))):
         return _channels_last(c, x, dropped, keepdims)
-    if not dropped or dropped != list(range(dropped[0], dropped[-1] + 1)):
+    if not dropped:
         return None
+    if dropped != list(range(dropped[0], dropped[-1] + 1)):
+        left = [i for i in range(rank) if i not in dropped]
+        parts = (math.prod(x.shape[i] for i in left), math.prod(x.shape[i] for i in dropped), 1)
+        shape = [1 if i in dropped else x.shape[i] for i in (range(rank) if keepdims else left)]
+        return _total(c, c.transposed(x, [*left, *dropped]), c.plain, parts, tuple(shape))
     first, last = dropped[0], dropped[-1] + 1
     parts = (math.prod(x.shape[:first]), math.prod(x.shape[first:last]), math.prod(x.shape[last:]))
     kept = [1] * (last - first) if keepdims else []

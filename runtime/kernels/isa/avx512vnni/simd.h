@@ -67,6 +67,12 @@ static inline vf vf_cmp_ge(vf x, vf y) {
   return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, y, _CMP_GE_OQ), _mm512_set1_ps(1.0f));
 }
 
+/* isa/shared/steps.h describes it */
+#define vf_scaled vf_scaled
+static inline vf vf_scaled(vf y, vf shifted) {
+  return _mm512_scalef_ps(y, _mm512_sub_ps(shifted, _mm512_set1_ps(12582912.0f)));
+}
+
 /* The other lane of each pair, plus this one, or minus it where `minus` has a bit */
 #define PAIRED(v, other, minus) \
   _mm512_add_ps(                \
