@@ -33,7 +33,7 @@ def read_config(file: ModelFile) -> Config:
 
 
 def build(file: ModelFile, config: Config, *, context: int, batch: int, cache: str) -> Program:
-    """Capture the model; see :class:`Decoder`."""
+    """Capture the model; see :class:`_decoder.Decoder`."""
     with capture(file.path.name) as program:
         model = Layers(file, config, program, context, batch, cache)
         x = model.embed()
