@@ -82,9 +82,8 @@ def _modules() -> set[str]:
 
 
 def _kin() -> Mapping[str, Architecture]:
-    from halfbyte.text.architectures._llama_kin import KIN  # itself reads `CHANNELS` of here
-
-    return cast("Mapping[str, Architecture]", KIN)
+    table = importlib.import_module(f"{__name__}._llama_kin")  # which imports this module
+    return cast("Mapping[str, Architecture]", table.KIN)
 
 
 def find(file: ModelFile) -> Architecture:
