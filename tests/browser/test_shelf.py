@@ -223,7 +223,7 @@ def test_probabilities_curves_and_code(
         assert f"“{token.text_content()}” {chance:.0f} %" in about.partition("likeliest: ")[2]
         for name in ("speed", "memory"):
             line = page.locator(f"#{name}-curve polyline")
-            assert (line.get_attribute("points") or "").count(",") > 2
+            assert (line.get_attribute("points") or "").count(",") >= 2  # one in 50 ms, and a line
         user.write(TRICKY, 60)
         copied = []
         for button in ("as-python", "as-html"):
