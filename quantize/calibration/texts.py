@@ -105,9 +105,9 @@ def _windows(before: Sequence[int], parts: Sequence[Sequence[int]], size: int) -
     ]
 
 
-def spread(windows: list[Tokens]) -> list[Tokens]:
-    """Windows from everywhere, of about `MAX_TOKENS` tokens together."""
-    count = max(1, len(windows) * MAX_TOKENS // sum(map(len, windows)))
+def spread(windows: list[Tokens], tokens: int | None = None) -> list[Tokens]:
+    """Windows from everywhere, of about so many tokens together, by default `MAX_TOKENS`."""
+    count = max(1, len(windows) * (tokens or MAX_TOKENS) // sum(map(len, windows)))
     if count >= len(windows):
         return windows
     return [windows[i] for i in np.linspace(0, len(windows) - 1, count).astype(int)]

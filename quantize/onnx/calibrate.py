@@ -79,6 +79,10 @@ class Calibration:
     def gram(self, editor: Editor, name: str, sizes: Mapping[str, int]) -> Gram | None:
         """The Gram matrix of a value that products read; None where it is too large, or infinite.
 
+        All entries of a batch count the same, however many rows of the value each has: a text's
+        vector is the mean of its tokens', in which each of a few counts more than one of many.
+        The number of rows is that of equal ones that would say as much (Kish 1965).
+
         `sizes` has the channels of all values, in the order in which they will be asked for: one
         run computes as many as `GRAM_BYTES` hold, in place of those before.
         """
@@ -93,20 +97,23 @@ class Calibration:
 
     def _measure_grams(self, editor: Editor, sizes: Mapping[str, int]) -> None:
         sums = {name: np.zeros((size, size), np.float32) for name, size in sizes.items()}
-        rows = dict.fromkeys(sizes, 0)
+        weights = {name: np.zeros(2) for name in sizes}  # of rows, and their squares
         run = running_editor(editor, list(sizes))
         try:
             for feeds in self.samples:
-                values = run(feeds)
+                values, entries = run(feeds), _entries(feeds)
                 with single_threaded(), np.errstate(over="ignore", invalid="ignore"):
                     for name, size in sizes.items():
                         x = values[name].astype(np.float32, copy=False).reshape(-1, size)
-                        sums[name] += x.T @ x
-                        rows[name] += len(x)
+                        weight = entries / max(len(x), 1)
+                        sums[name] += np.float32(weight) * (x.T @ x)
+                        weights[name] += len(x) * weight, len(x) * weight**2
         finally:
             run.close()
         for name, matrix in sums.items():
-            self._grams[name] = Gram(matrix, rows[name]) if np.isfinite(matrix).all() else None
+            total, squares = weights[name]
+            rows = round(total**2 / squares) if squares else 0
+            self._grams[name] = Gram(matrix, rows) if np.isfinite(matrix).all() else None
 
     def tops(self, editor: Editor) -> dict[str, float]:
         """The largest finite magnitude of every float32 value of the main graph."""
@@ -128,6 +135,11 @@ class Calibration:
         finally:
             run.close()
         return tops
+
+
+def _entries(feeds: Feeds) -> int:
+    """The entries of a batch: the length of the inputs' first axis."""
+    return max((len(x) for x in feeds.values() if x.ndim), default=1)
 
 
 def _within(names: Sequence[str], sizes: Mapping[str, int]) -> dict[str, int]:

@@ -19,12 +19,13 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.errors import HalfbyteError
-from halfbyte.quantize.calibration.texts import MAX_TOKENS, MIN_TOKENS, read_text, spread
+from halfbyte.quantize.calibration.texts import MIN_TOKENS, read_text, spread
 from halfbyte.text.tokenizers import load_tokenizer
 
 Tokens = npt.NDArray[np.int32]
 
 LENGTH = 128  # tokens of a row, at most
+MAX_TOKENS = 1 << 15  # of all rows: short ones, which count as much as long ones, need many
 _SIZES = (2, 3, 4, 5, 7, 10, 15, LENGTH)  # tokens that a line is shortened to
 _TOGETHER = 512  # tokens of a sample, at most
 # What inputs of an encoder hold, by their names: of each token its id, 1, 0 or its position
@@ -40,7 +41,7 @@ def read_texts(
     model: Path,
     shapes: Mapping[str, Sequence[int | str]],
 ) -> list[dict[str, Tokens]]:
-    """The lines of a text as samples, of inputs with these shapes; at most about 16,384 tokens.
+    """The lines of a text as samples, of inputs with these shapes; at most about 32,768 tokens.
 
     Parameters
     ----------
@@ -71,7 +72,7 @@ def read_texts(
         )
     batch, length = shapes["input_ids"]
     fixed = length if isinstance(length, int) else 0
-    rows = spread(_rows(encoded, reader.before, reader.after, fixed or LENGTH))
+    rows = spread(_rows(encoded, reader.before, reader.after, fixed or LENGTH), MAX_TOKENS)
     alone = isinstance(batch, int) or bool(fixed)
     return [_sample(part, shapes, fixed) for part in _batches(rows, alone=alone)]
 

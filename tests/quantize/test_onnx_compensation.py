@@ -155,6 +155,20 @@ def test_a_matrix_of_two_products_sees_both(tmp_path: Path) -> None:
     assert sorted(same) == [False, True]
 
 
+def test_entries_of_a_batch_count_the_same(tmp_path: Path) -> None:
+    """One of 3 rows as much as one of 9; all 42 rows say as much as 32 equal ones."""
+    path = write(tmp_path / "m.onnx", [node("MatMul", ["x", "w"], ["y"])],
+                 {"x": (F, ["n", "t", 64])}, {"y": (F, ["n", "t", 64])},
+                 {"w": normal(64, 64)})  # fmt: skip
+    batches = [normal(2, 3, 64), normal(4, 9, 64, seed=1)]
+    samples = calibrate.Calibration([{"x": batch} for batch in batches])
+    gram = samples.gram(Editor(read_source(path)), "x", {"x": 64})
+    expected = sum(e.T @ e / len(e) for batch in batches for e in batch)
+    assert gram is not None
+    np.testing.assert_allclose(gram.matrix, expected, rtol=1e-4, atol=1e-4)
+    assert gram.rows == 32  # (6 / 3 + 36 / 9)^2 / (6 / 9 + 36 / 81)
+
+
 def test_values_that_are_infinite(tmp_path: Path) -> None:
     nodes = [node("MatMul", ["x", "w"], ["y"])]
     path = write(tmp_path / "m.onnx", nodes, {"x": (F, ["n", 64])}, {"y": (F, ["n", 64])},
