@@ -12,10 +12,13 @@ the likeliest token is the same.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +36,8 @@ from halfbyte.text.tokenizers import from_metadata
 
 WORKER = Path(__file__).with_name("peers") / "rounding_worker.py"
 PEERS = {"llama.cpp": False, "llama.cpp, importance": True}
+METHODS = "rtn", "search", "search, text", "gptq", "gptq, text", "tuned", "tuned, text"
+WAYS = [*(f"halfbyte {method}" for method in METHODS), *PEERS]
 TYPES = "Q4_0,Q4_K_M,Q3_K_M,IQ4_XS"
 F64 = npt.NDArray[np.float64]
 
@@ -68,23 +73,25 @@ def texts_of(model: Path, heldout: Path) -> list[list[int]]:
     ]
 
 
-def own_files(model: Path, kind: str, text: Path, folder: Path) -> dict[str, Path]:
-    """Files by halfbyte."""
-    ways: dict[str, dict[str, Any]] = {
-        "rtn": {"method": "rtn"}, "search": {"method": "search"},
-        "search, text": {"method": "search", "calibrate": text}, "gptq": {"method": "gptq"},
-        "gptq, text": {"method": "gptq", "calibrate": text},
-        "tuned": {"method": "tuned"}, "tuned, text": {"method": "tuned", "calibrate": text},
-    }  # fmt: skip
-    files = {}
-    for name, options in ways.items():
-        files[f"halfbyte {name}"] = target = folder / f"{kind}-{name.replace(', ', '-')}.gguf"
-        quantize_file(model, kind, target, **options)
-    return files
+def logits_of(model: Path, texts: list[list[int]], quantize: list[list[Any]]) -> F64:
+    """Log-probabilities after every token, by llama.cpp, which may write the file first."""
+    outputs = Path(f"{model}.npy")
+    job = {"quantize": quantize, "logits": [[str(model), str(outputs)]], "texts": texts}
+    command = [python_of("llama.cpp"), WORKER]
+    worker = subprocess.run(
+        command, input=json.dumps(job), text=True, capture_output=True, check=False
+    )
+    if worker.returncode:
+        sys.exit(f"llama.cpp: exit code {worker.returncode}: {worker.stderr[-2000:]}")
+    logits: F64 = log_softmax(np.load(outputs))
+    outputs.unlink()
+    return logits
 
 
-def measure(model: Path, text: Path, heldout: Path, kinds: list[str]) -> list[dict[str, Any]]:
-    """A row for each file."""
+def measure(
+    model: Path, text: Path, heldout: Path, kinds: list[str], ways: list[str]
+) -> Iterator[dict[str, Any]]:
+    """A row for each file, which is removed then."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         floats, importance = folder / "f32.gguf", folder / "importance.npz"
@@ -94,30 +101,28 @@ def measure(model: Path, text: Path, heldout: Path, kinds: list[str]) -> list[di
             write_imatrix=folder / "imatrix.gguf",
         )  # fmt: skip
         np.savez(importance, **read_imatrix(folder / "imatrix.gguf", open_model(floats)))  # type: ignore[arg-type]
-        files = {("F32", "llama.cpp"): floats}
-        to_quantize = []
-        for kind in kinds:
-            number = presets()[kind].file_type
-            own = own_files(floats, kind, text, folder)
-            files |= {(kind, way): path for way, path in own.items()}
-            for way, weighted in PEERS.items():
-                files[kind, way] = target = folder / f"{kind}-{way}.gguf"
-                to_quantize.append(
-                    [*map(str, (floats, target)), number, str(importance) * weighted]
-                )
         texts = texts_of(floats, heldout)
-        outputs = [[str(path), f"{path}.npy"] for path in files.values()]
-        job = json.dumps({"quantize": to_quantize, "logits": outputs, "texts": texts})
-        command = [python_of("llama.cpp"), WORKER]
-        worker = subprocess.run(command, input=job, text=True, capture_output=True, check=False)
-        if worker.returncode:
-            sys.exit(f"llama.cpp: exit code {worker.returncode}: {worker.stderr[-2000:]}")
-        logs = {key: log_softmax(np.load(f"{path}.npy")) for key, path in files.items()}
-        judge = Judge(texts, logs["F32", "llama.cpp"])
-        return [
-            {"type": kind, "by": way, "bytes": path.stat().st_size, **judge.judged(logs[kind, way])}
-            for (kind, way), path in files.items()
-        ]
+        expected = logits_of(floats, texts, [])
+        judge = Judge(texts, expected)
+        yield {
+            "type": "F32", "by": "llama.cpp", "bytes": floats.stat().st_size,
+            **judge.judged(expected),
+        }  # fmt: skip
+        target = folder / "quantized.gguf"
+        for kind, way in itertools.product(kinds, ways):
+            start, quantize = time.perf_counter(), []
+            if way in PEERS:
+                number = presets()[kind].file_type
+                quantize = [[*map(str, (floats, target)), number, str(importance) * PEERS[way]]]
+            else:
+                method, _, data = way.removeprefix("halfbyte ").partition(", ")
+                calibrate = {"calibrate": text} if data else {}
+                quantize_file(floats, kind, target, method=method, **calibrate)
+            seconds = time.perf_counter() - start
+            judged = judge.judged(logits_of(target, texts, quantize))
+            row = {"type": kind, "by": way, "bytes": target.stat().st_size, **judged}
+            yield row if way in PEERS else {**row, "seconds": seconds}
+            target.unlink()
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -144,10 +149,15 @@ def main() -> None:
     parser.add_argument("--text", type=Path, required=True, help="to calibrate with")
     parser.add_argument("--heldout", type=Path, required=True, help="to judge by")
     parser.add_argument("--types", default=TYPES, help=f"default: {TYPES}")
+    parser.add_argument("--without", default="", help="such as tuned, which takes minutes")
     add_json_option(parser)
     options = parser.parse_args()
     kinds = [canonical(kind) for kind in options.types.split(",")]
-    rows = measure(options.model, options.text, options.heldout, kinds)
+    ways = [way for way in WAYS if not options.without or options.without not in way]
+    rows = []
+    for row in measure(options.model, options.text, options.heldout, kinds, ways):
+        rows.append(row)
+        print(*row.values(), file=sys.stderr, flush=True)
     print(table(rows))
     versions = {"llama.cpp": VERSIONS["llama.cpp"]}
     write_json(options.json, pytest_json([], "benches/rounding", rows=rows, versions=versions))
