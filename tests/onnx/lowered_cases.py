@@ -741,12 +741,24 @@ def signals_and_places() -> Iterator[Case]:
     yield case("Where", truth, one(-np.inf), N.f(2, 3, 1), known=[1], label="constant")
 
 
+def kept_and_large() -> Iterator[Case]:
+    """Slices at constant places, a resize that changes nothing, a large window."""
+    places = np.array([[[0, -1], [3, 2]], [[-4, 0], [1, 1]]])
+    yield case("GatherND", N.f(4, 5, 3), places, known=[1], opset=13, label="slices")
+    yield case("GatherND", N.f(4, 5), places, known=[1], opset=13, label="elements")
+    yield case("MaxPool", N.f(2, 3, 5, 6), opset=12, kernel_shape=[4, 5], pads=[2, 1, 1, 3],
+               strides=[1, 2], label="large")  # fmt: skip
+    none, scales = np.zeros(0, np.float32), np.array([1, 1, 1.1, 1], np.float32)
+    yield case("Resize", N.f(2, 3, 5, 6), none, scales, known=[1, 2], mode="nearest",
+               nearest_mode="floor", opset=13, label="kept")  # fmt: skip
+
+
 def all_cases() -> list[Case]:
     """The cases of all families."""
     families = (
         elementwise, views, parts, pads, recurrent, reductions, norms, windows, products, attention,
         quantized, patterns, transposed_windows, resizes, channels_last,
         logarithms, quantized_attention, whole_numbers, thin_windows,
-        chosen_rows, signals_and_places,
+        chosen_rows, signals_and_places, kept_and_large,
     )  # fmt: skip
     return [one_case for family in families for one_case in family()]

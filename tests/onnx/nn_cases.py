@@ -259,7 +259,7 @@ def resizes() -> Iterator[Case]:
                     inputs = [data, left_out, left_out, sizes]
                     yield Case("Resize", opset, f"{way}-{mode}-{label}", inputs, attributes)
     for way in (*ways, "half_pixel_symmetric"):
-        for mode in ("nearest", "linear")[way == "half_pixel_symmetric" :]:  # without its ties
+        for mode in ("nearest", "linear"):
             attributes = {"mode": mode, "coordinate_transformation_mode": way}
             inputs = [data, None, f32(1, 1, 1.7, 0.6)]
             yield Case("Resize", 19, f"{way}-{mode}-fraction", inputs, attributes)

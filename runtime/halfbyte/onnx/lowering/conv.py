@@ -20,7 +20,7 @@ from halfbyte.onnx.lowering.linear import vector
 from halfbyte.onnx.lowering.move import along, side_by_side, sliced
 from halfbyte.onnx.lowering.registry import MICROSOFT, lower
 from halfbyte.onnx.lowering.sliding import Sliding, floats, image, result, sliding
-from halfbyte.onnx.lowering.volume import volume_conv, volume_pool
+from halfbyte.onnx.lowering.volume import image_pool, volume_conv, volume_pool
 from halfbyte.onnx.sizes import is_named
 from halfbyte.onnx.values import Array, Operand, Value, key_of, sizes_of
 
@@ -231,7 +231,7 @@ def max_pool(
     if window.volume:
         volume = volume_pool(c.channels_last(x), window.volume, window.results)
         return c.value_channels_last(volume)
-    return result(c, ops.max_pool(image(c, x), **window.attributes), len(x.shape))
+    return result(c, image_pool(image(c, x), window.attributes), len(x.shape))
 
 
 @lower("AveragePool")

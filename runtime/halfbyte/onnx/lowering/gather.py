@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from halfbyte.core import ops
@@ -41,6 +43,26 @@ def gather_elements(
         return None
     rows = ops.gather(c.plain(x).view((x.size, 1)), c.constant(places.reshape(-1).astype(np.int32)))
     return c.value(rows, ids.shape)
+
+
+@lower("GatherND")
+def gather_nd(
+    c: Capture, x: Value | Array, ids: Value | Array, *, batch_dims: int = 0
+) -> Value | None:
+    """Slices of float32 at constant places: rows of a matrix."""
+    if not isinstance(x, Value) or not isinstance(ids, np.ndarray) or is_sized(ids) or batch_dims:
+        return None
+    if x.dtype != "f32" or any(map(is_named, x.shape)) or not ids.size:
+        return None
+    outer, inner = x.shape[: ids.shape[-1]], x.shape[ids.shape[-1] :]
+    sizes = np.array(outer)
+    if len(outer) < ids.shape[-1] or ((ids < -sizes) | (ids >= sizes)).any() or 0 in inner:
+        return None
+    c.allow((*ids.shape[:-1], *inner), x.numpy)
+    places = np.where(ids < 0, ids + sizes, ids) @ row_major(outer)
+    matrix = c.plain(x).view((math.prod(outer), math.prod(inner)))
+    rows = ops.gather(matrix, c.constant(places.reshape(-1).astype(np.int32)))
+    return c.value(rows, (*ids.shape[:-1], *inner))
 
 
 def _strides(places: Array) -> list[int] | None:

@@ -17,6 +17,7 @@ from halfbyte.onnx.reference.resize import (
     MODES,
     Axis,
     Method,
+    copied,
     described,
     nearest_elements,
     simply_described,
@@ -63,6 +64,8 @@ def _blank(x: Value) -> Array:
 
 def _resized(c: Capture, x: Value, axes: Sequence[Axis], method: Method) -> Value | None:
     """Spatial axes resized two at a time; None where another axis is."""
+    if copied(axes, method):
+        return x
     rank = len(x.shape)
     targets = [axis.target for axis in axes]
     if rank not in (3, 4, 5) or not x.size or not math.prod(targets):

@@ -16,6 +16,7 @@ from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.lowering.move import concat, moved
 from halfbyte.onnx.lowering.strides import row_major
 from halfbyte.onnx.reference._windows import Window, counts
+from halfbyte.onnx.sizes import is_named
 from halfbyte.onnx.values import Array, Value, sizes_of
 
 Limits = dict[str, float]
@@ -57,12 +58,24 @@ def volume_pool(x: Buffer, window: Window, sizes: Sequence[int]) -> Buffer:
     y: Buffer = x
     if not (_flat(window, 1) and _flat(window, 2)):
         images = y.view((n * depth, rows, columns, channels))
-        y = ops.max_pool(images, p=sizes[1], q=sizes[2], **Planar(window, 1, 2).attributes)
+        y = image_pool(images, {"p": sizes[1], "q": sizes[2], **Planar(window, 1, 2).attributes})
     if not _flat(window, 0):
         area = sizes[1] * sizes[2]
         lines = y.view((n, depth, area, channels))
         y = ops.max_pool(lines, p=sizes[0], q=area, **Planar(window, 0, None).attributes)
     return y.view((n, *sizes, channels))
+
+
+def image_pool(x: Buffer, window: dict[str, int]) -> Buffer:
+    """`ops.max_pool`; maxima of large windows are those of columns of the maxima of rows."""
+    _, rows, *_ = sizes_of(x)
+    p, down, across = window["p"], window["kernel_h"], window["kernel_w"]
+    if not is_named(rows) and 4 * (rows * (across + 2) + p * down) < 3 * p * down * across:
+        only = {"kernel_h": 1, "stride_h": 1, "dilation_h": 1, "top": 0}
+        x = ops.max_pool(x, **{**window, **only, "p": rows})
+        window = {**window, "kernel_w": 1, "stride_w": 1, "dilation_w": 1, "left": 0}
+    y: Buffer = ops.max_pool(x, **window)
+    return y
 
 
 class Planar:

@@ -20,6 +20,7 @@ from halfbyte.onnx.reference.arrays import axis_of, take
 from halfbyte.onnx.reference.registry import define
 
 MODES = {"bilinear": "linear"}  # Upsample's names
+TIE = 1e-6  # of an element: about what float32 leaves of a tie, and what ONNX Runtime allows for
 
 
 @dataclass(frozen=True)
@@ -61,9 +62,10 @@ def _coordinates(axis: Axis, transformation: str) -> Array:
     if transformation == "asymmetric":
         return x / scale
     if transformation == "tf_crop_and_resize":
+        start, end = np.float32(axis.start), np.float32(axis.end)
         if axis.target == 1:
-            return x + 0.5 * (axis.start + axis.end) * last
-        return axis.start * last + x * ((axis.end - axis.start) * last / (axis.target - 1))
+            return x + (0.5 * float(start + end) * last)
+        return start * last + x * (end - start) * last / (axis.target - 1)
     half: Array = (x + np.float32(0.5)) / scale - np.float32(0.5)
     if transformation == "half_pixel":
         return half
@@ -72,19 +74,30 @@ def _coordinates(axis: Axis, transformation: str) -> Array:
     if transformation == "half_pixel_symmetric":
         adjustment = np.float32(axis.target) / (scale * np.float32(axis.size))
         offset = np.float32(axis.size / 2) * (1 - adjustment)
-        return offset + (x + np.float32(0.5)) / scale - np.float32(0.5)
+        wide = x.astype(np.float64)
+        return (offset + (wide + 0.5) / scale - 0.5).astype(np.float32)
     if transformation == "tf_half_pixel_for_nn":  # version 11
         return (x + np.float32(0.5)) / scale
     raise ProgramError(f"coordinate_transformation_mode {transformation!r} is not one of ONNX's")
 
 
+def copied(axes: Sequence[Axis], method: Method) -> bool:
+    """Whether the result is the input: its sizes are the same, whatever the scales are.
+
+    ONNX Runtime does the same.
+    """
+    cropped = method.transformation == "tf_crop_and_resize"
+    return all(axis.same if cropped else axis.size == axis.target for axis in axes)
+
+
 def nearest_elements(axis: Axis, method: Method) -> Array:
     """The index of the element that each result is."""
     x = _coordinates(axis, method.transformation)
-    if method.nearest == "round_prefer_floor":
-        chosen = np.ceil(x - 0.5)
-    elif method.nearest == "round_prefer_ceil":
-        chosen = np.floor(x + 0.5)
+    if method.nearest in ("round_prefer_floor", "round_prefer_ceil"):
+        below = np.floor(x)
+        part = x - below
+        tie = np.abs(part - 0.5) <= TIE
+        chosen: Array = below + np.where(tie, method.nearest.endswith("ceil"), part > 0.5)
     elif method.nearest == "floor":
         chosen = np.floor(x)
     elif method.nearest == "ceil":
@@ -150,6 +163,8 @@ def _resized(x: Array, axes: Sequence[Axis], method: Method, outside: float) -> 
         return np.zeros([axis.target for axis in axes], x.dtype)
     if method.mode not in ("nearest", "linear", "cubic"):
         raise ProgramError(f"mode {method.mode!r}: expected nearest, linear, cubic")
+    if copied(axes, method):
+        return x
     dtype = x.dtype
     if method.mode != "nearest":
         x = x.astype(np.float32) if dtype.kind in "iub" else widened(x)
@@ -182,12 +197,12 @@ def _with_outside(x: Array, axes: Sequence[Axis], value: float) -> Array:
 
 
 def _scaled_axes(x: Array, scales: Array, roi: Array | None, axes: Sequence[int]) -> list[Axis]:
-    """Axes whose size is floor(size * (end - start) * scale)."""
+    """Axes whose size is floor(size * (end - start) * scale), in float32."""
     result = [Axis(size, size, 1.0) for size in x.shape]
     for i, (number, scale) in enumerate(zip(axes, scales.tolist(), strict=True)):
         start, end = (0.0, 1.0) if roi is None else (float(roi[i]), float(roi[i + len(axes)]))
         size = x.shape[number]
-        target = size * (end - start) * scale
+        target = float(np.float32(size * (end - start)) * np.float32(scale))
         if not (math.isfinite(target) and scale > 0 and 0 <= target < 2**40):
             raise ProgramError(f"scale {scale} of an axis of {size} elements is out of range")
         result[number] = Axis(size, math.floor(target), scale, start, end)
