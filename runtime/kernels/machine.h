@@ -320,7 +320,7 @@ enum { UNIT_ROWS = 32, UNIT_COLUMNS = 192 };
 
 /* A unit of a convolution: so many pixels, whose windows are gathered once, and so many channels.
  */
-enum { STRIP_PIXELS = 56, UNIT_CHANNELS = 32 };
+enum { STRIP_PIXELS = 70, UNIT_CHANNELS = 32 };
 #define SPANS_OF(pixels) (((pixels) + STRIP_PIXELS - 1) / STRIP_PIXELS)
 #define PARTS_OF(channels) (((channels) + UNIT_CHANNELS - 1) / UNIT_CHANNELS)
 #define CONV_UNITS(a) \

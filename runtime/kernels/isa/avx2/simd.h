@@ -59,10 +59,27 @@ static inline vf vf_load_part(const float* p, int64_t count) {
   vi mask = mask_of(count);
   return (vf){_mm256_maskload_ps(p, mask.a), _mm256_maskload_ps(p + 8, mask.b)};
 }
+/* Not with masks: up to Zen 4 such a store takes 12 cycles or more. */
 static inline void vf_store_part(float* p, vf v, int64_t count) {
-  vi mask = mask_of(count);
-  _mm256_maskstore_ps(p, mask.a, v.a);
-  _mm256_maskstore_ps(p + 8, mask.b, v.b);
+  if (count & 8) {
+    _mm256_storeu_ps(p, v.a);
+    v.a = v.b;
+    p += 8;
+  }
+  __m128 four = _mm256_castps256_ps128(v.a);
+  if (count & 4) {
+    _mm_storeu_ps(p, four);
+    four = _mm256_extractf128_ps(v.a, 1);
+    p += 4;
+  }
+  if (count & 2) {
+    _mm_storel_pi((__m64*)p, four);
+    four = _mm_movehl_ps(four, four);
+    p += 2;
+  }
+  if (count & 1) {
+    _mm_store_ss(p, four);
+  }
 }
 static inline vf vf_load_part_f16(const f16* p, int64_t count) {
   if (count == 8) { /* small heads */
