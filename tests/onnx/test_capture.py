@@ -288,6 +288,19 @@ def test_large_constants_are_only_computed_for_packing(kind: str, monkeypatch: A
     assert packed < 1.2 * original.size * 4
 
 
+@pytest.mark.parametrize("to", [TensorProto.FLOAT, TensorProto.DOUBLE])
+def test_large_weights_of_bytes_are_cast_before_a_run(to: int) -> None:
+    """Scaled integers, spelled out, as some exporters write them: no run has to unpack them."""
+    net = Net()
+    integers = np.arange(LARGE * LARGE).reshape(LARGE, LARGE) % 251 - 125
+    cast = net.node("Cast", net.array(integers, np.int8), to=to)
+    whole = net.node("Cast", cast, to=TensorProto.FLOAT)
+    weight = net.node("Mul", whole, net.array(np.linspace(1, 2, LARGE) / 99, np.float32))
+    run = ran(net, net.node("MatMul", net.x(3, LARGE), weight))
+    ((name,),) = operators(run)
+    assert name.startswith("matmul")
+
+
 def test_plain_constants_are_the_initializers_own_memory() -> None:
     net = Net()
     run = ran(net, net.node("Add", net.x(2, 64, 32), net.w(64, 32)))

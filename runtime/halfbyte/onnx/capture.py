@@ -47,7 +47,7 @@ class Lowering(NamedTuple):
 
 
 # How much larger than its inputs the result of a node may be: float32 of four bits
-_GROWTH = {"DequantizeLinear": 8}
+_GROWTH = {"DequantizeLinear": 8, "Cast": 8}
 
 
 class Capture(Forms):
