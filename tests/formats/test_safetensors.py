@@ -40,6 +40,14 @@ def test_tensors_are_views_of_the_file(format_: type, tmp_path: Path) -> None:
         np.testing.assert_array_equal(tensor.decode().reshape(1, -1), rounded)
 
 
+@pytest.mark.parametrize("length", [0x280, 0x380, 0x480, 0x580])
+def test_a_length_that_begins_as_a_pickle_does(length: int, tmp_path: Path) -> None:
+    header = json.dumps({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}})
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(struct.pack("<Q", length) + header.ljust(length).encode() + bytes(4))
+    assert list(read_weights(path, map_file(path)).tensors) == ["a"]
+
+
 def test_other_types_are_noted_not_read(tmp_path: Path) -> None:
     header = {
         "a": {"dtype": "I64", "shape": [2], "data_offsets": [0, 16]},

@@ -23,10 +23,10 @@ def is_weights(start: bytes) -> bool:
 def read_weights(path: Path, pages: Pages) -> Checkpoint:
     """The tensors of one file, safetensors or PyTorch by its content."""
     start = bytes(pages[:16])
+    if safetensors.has_json_header(start):  # whose length may begin as a pickle does
+        return safetensors.read_safetensors(path, pages, *safetensors.read_json_header(path, pages))
     if pytorch.is_pytorch(start):
         return pytorch.read_pytorch(path, pages)
-    if safetensors.has_json_header(start):
-        return safetensors.read_safetensors(path, pages, *safetensors.read_json_header(path, pages))
     raise FormatError(
         f"{path}: expected safetensors or a PyTorch file, found {len(pages)} bytes that begin "
         f"with {start[:8]!r}{pointer_hint(start)}"
