@@ -15,7 +15,7 @@ from tests.text.architectures.test_folders import write
 from tests.text.architectures.test_goldens import split_latent
 
 import halfbyte
-from halfbyte.errors import HalfbyteError
+from halfbyte.errors import FormatError, HalfbyteError
 from halfbyte.formats.huggingface.inverse import naming_of
 from halfbyte.formats.huggingface.names import naming
 from halfbyte.quantize import quantize_file
@@ -114,7 +114,7 @@ def test_names_follow_from_metadata(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (None, "expected the model's folder"),  # as in llama.cpp's files
+        (None, "by what its matrices are multiplied"),  # as in llama.cpp's files
         (np.uint32(1), "original_config': expected a string, found uint32"),
         ("[]", "original_config': expected an object, found an array"),
         ("{", "original_config': not JSON"),
@@ -133,6 +133,23 @@ def test_original_that_is_another(value: Any, expected: str, tmp_path: Path) -> 
     adapter, _ = write_both(tmp_path, "falcon_h1")
     path = models.write(tmp_path / "m.gguf", "falcon_h1", change=change)
     with pytest.raises(HalfbyteError, match=expected):
+        halfbyte.load(path, lora={adapter: 1.0})
+
+
+@pytest.mark.parametrize("name", ["falcon_h1", "llama"])
+def test_original_beside_the_adapter(name: str, tmp_path: Path) -> None:
+    """Where a file does not have it within."""
+    adapter, changed = write_both(tmp_path, name)
+    path = models.write(
+        tmp_path / "m.gguf", name, change=lambda m, _: m.pop("halfbyte.original_config", None)
+    )
+    write_json(adapter / "config.json", models.config(name))
+    with halfbyte.load(changed) as model:
+        expected = model.logits(models.ids(name))
+    with halfbyte.load(path, lora={adapter: 1.0}) as model:
+        assert models.largest_difference(model.logits(models.ids(name)), expected) < 1e-4
+    write_json(adapter / "config.json", models.config("qwen2"))
+    with pytest.raises(FormatError, match=r"adapter/config.json: .*the file's architecture"):
         halfbyte.load(path, lora={adapter: 1.0})
 
 

@@ -50,7 +50,7 @@ def read_peft_adapter(folder: Path, model: ModelFile, translators: Translators) 
         if not (folder / name).is_file():
             raise FormatError(f"{folder}: expected {CONFIG} and {WEIGHTS}, found no {name}")
     keys = _checked(Keys(read_json(folder / CONFIG), str(folder / CONFIG)))
-    names, path = naming_of(model, translators), folder / WEIGHTS
+    names, path = naming_of(model, translators, folder), folder / WEIGHTS
     pages = map_file(path)
     weights = read_safetensors(path, pages, *read_json_header(path, pages))
     ranks = {keys.integer("r"), *_pattern(keys, "rank_pattern").values()}

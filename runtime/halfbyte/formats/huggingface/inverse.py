@@ -19,6 +19,7 @@ from halfbyte.formats.huggingface.names import ORIGINAL, Naming, Translators, na
 from halfbyte.formats.json_file import parse_json, read_json
 from halfbyte.formats.model_file import ModelFile
 
+_CONFIG = "config.json"
 _SCALED = "falcon-h1"  # has factors in its matrices, which are nowhere else
 # config.json's names, also older ones, of GGUF's sizes
 _SIZES = {
@@ -71,23 +72,25 @@ _ORDERS = (
 )  # fmt: skip
 
 
-def naming_of(model: ModelFile, translators: Translators) -> Naming:
+def naming_of(model: ModelFile, translators: Translators, adapter: Path | None = None) -> Naming:
     """Names and orders of a model's tensors: by its config.json, or made from its metadata.
+
+    The config.json is the folder's, the metadata's, or the one in the folder of an adapter.
 
     Raises
     ------
-    UnsupportedError
-        The metadata is not enough.
+    FormatError, UnsupportedError
+        It is another model's, or the metadata is not enough.
     """
-    config = model.path / "config.json"
+    config = model.path / _CONFIG
     if config.is_file():
-        values = read_json(config)
-        values.pop("quantization_config", None)
-        return naming(values, translators, str(config))
+        return _of_folder(config, translators)
     architecture = str(model.metadata.get("general.architecture"))
     sizes = _Metadata(model, architecture)
     if ORIGINAL in model.metadata:
         return _original(model, sizes, translators)
+    if adapter and (config := adapter / _CONFIG).is_file():
+        return sizes.checked(_of_folder(config, translators), str(config))
     values, called = sizes.config(), str(model.metadata.get("general.name")).lower()
     module = architecture.replace("-", "_").replace(".", "_")
     kinds = [k for k, t in translators.items() if getattr(t, "__name__", k).endswith(f".{module}")]
@@ -100,11 +103,21 @@ def naming_of(model: ModelFile, translators: Translators) -> Naming:
             continue
         if architecture != _SCALED and all(sizes.agree(names, key) for key in _ORDERS):
             return names
+    lack = "does not say enough about its original for an adapter in PEFT's format"
+    if architecture == _SCALED:
+        lack = "does not say by what its matrices are multiplied, which an adapter of PEFT needs"
     raise UnsupportedError(
-        f"{model.path}: a GGUF file of architecture {architecture!r} does not say enough about its "
-        "original for an adapter in PEFT's format: expected the model's folder, or the adapter in "
-        f"GGUF{': ' + reasons[0] if reasons else ''}"
+        f"{model.path}: a GGUF file of architecture {architecture!r} {lack}: expected the model's "
+        f"folder, its {_CONFIG} beside the adapter's, or the adapter in GGUF"
+        f"{': ' + reasons[0] if reasons else ''}"
     )
+
+
+def _of_folder(config: Path, translators: Translators) -> Naming:
+    """By a folder's config.json."""
+    values = read_json(config)
+    values.pop("quantization_config", None)
+    return naming(values, translators, str(config))
 
 
 def _original(model: ModelFile, sizes: _Metadata, translators: Translators) -> Naming:
@@ -112,14 +125,7 @@ def _original(model: ModelFile, sizes: _Metadata, translators: Translators) -> N
     where, text = f"{model.path}: metadata '{ORIGINAL}'", model.metadata[ORIGINAL]
     if not isinstance(text, str):
         raise FormatError(f"{where}: expected a string, found {type(text).__name__}")
-    names = naming(parse_json(Path(where), text.encode()), translators, where)
-    key = "general.architecture"
-    if names.metadata[key] != model.metadata.get(key):
-        raise FormatError(f"{where}: expected the config.json of the file's architecture")
-    for key in (*_ORDERS, "block_count", "embedding_length"):
-        if not sizes.agree(names, key):
-            raise FormatError(f"{where}: expected the file's own {key}")
-    return names
+    return sizes.checked(naming(parse_json(Path(where), text.encode()), translators, where), where)
 
 
 class _Metadata:
@@ -150,6 +156,15 @@ class _Metadata:
         ours: Any = names.metadata.get(f"{self._architecture}.{key}")
         own = self._array(key)
         return ours is None or not own.size or int(np.max(ours)) == int(own.max())
+
+    def checked(self, names: Naming, where: str) -> Naming:
+        """The names of a config.json, if it is that of a model of this architecture and sizes."""
+        if names.metadata["general.architecture"] != self._architecture:
+            raise FormatError(f"{where}: expected the config.json of the file's architecture")
+        for key in (*_ORDERS, "block_count", "embedding_length"):
+            if not self.agree(names, key):
+                raise FormatError(f"{where}: expected the file's own {key}")
+        return names
 
     def config(self) -> dict[str, Any]:
         """Sizes as config.json has them; enough for names and orders in most architectures."""
