@@ -131,3 +131,22 @@ def test_layers_without_keys_read_the_last_rows(name: str, tmp_path: Path) -> No
     for layer in range(len({part.split(".")[1] for part in sizes if part.startswith("blk.")})):
         expected = "rows" if layer >= shared else "n"
         assert sizes[f"blk.{layer}.ffn_down.weight"].startswith(f"{expected}≤")
+
+
+@pytest.mark.parametrize("name", ["qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "olmoe"])
+def test_divided_frequencies(name: str, tmp_path: Path) -> None:
+    """As of the scaling `llama3`: all of them divided by 4 is linear scaling by 4."""
+
+    def divide(metadata: dict[str, MetadataValue], tensors: dict[str, models.F32Array]) -> None:
+        rotated = metadata[f"{metadata['general.architecture']}.rope.dimension_count"]
+        tensors["rope_freqs.weight"] = np.full(int(str(rotated)) // 2, 4, np.float32)
+
+    def stretch(metadata: dict[str, MetadataValue], _: dict[str, models.F32Array]) -> None:
+        scaling = f"{metadata['general.architecture']}.rope.scaling"
+        metadata |= {f"{scaling}.type": "linear", f"{scaling}.factor": np.float32(4)}
+
+    divided = models.write(tmp_path / "divided.gguf", name, change=divide)
+    stretched = models.write(tmp_path / "stretched.gguf", name, change=stretch)
+    ids = models.ids(name)
+    with halfbyte.load(divided) as model, halfbyte.load(stretched) as other:
+        assert models.largest_difference(model.logits(ids), other.logits(ids)) < 1e-6

@@ -97,9 +97,9 @@ class Keys:
         return Keys(dict(self.values) | values, self.where)
 
     def renamed(self, **names: str) -> Keys:
-        """A copy in which keys of older configs have the usual names: usual="old"."""
-        known = {new: self.values[old] for new, old in names.items() if old in self.values}
-        return Keys(known | dict(self.values), self.where)
+        """A copy in which a model's own keys have the usual names: usual="own"."""
+        own = {new: self.values[old] for new, old in names.items() if self.get(old) is not None}
+        return self.replaced(**own)
 
     def only(self, *keys: str) -> Keys:
         """A copy with these keys only."""

@@ -15,7 +15,7 @@ from halfbyte.text.architectures.qwen3 import HEAD_NORMS
 if TYPE_CHECKING:
     from halfbyte.formats.huggingface.names import Translation
 
-TABLES: frozenset[str] = frozenset()
+TABLES = _block.TABLES
 EQUALIZED = CHANNELS
 MODEL_TYPES = ("olmoe",)
 BLOCK = Block(head_norms="whole")

@@ -14,7 +14,7 @@ from halfbyte.text.architectures.llama import NAMES
 if TYPE_CHECKING:
     from halfbyte.formats.huggingface.names import Translation
 
-TABLES: frozenset[str] = frozenset()
+TABLES = _block.TABLES
 EQUALIZED = CHANNELS
 MODEL_TYPES = ("qwen2",)
 BLOCK = Block()

@@ -14,7 +14,7 @@ from halfbyte.text.architectures.llama import NAMES
 if TYPE_CHECKING:
     from halfbyte.formats.huggingface.names import Translation
 
-TABLES: frozenset[str] = frozenset()
+TABLES = _block.TABLES
 EQUALIZED = CHANNELS
 MODEL_TYPES = ("qwen2_moe",)
 BLOCK = Block()
@@ -31,7 +31,7 @@ def translate(config: Translation) -> None:
 
 def translate_experts(config: Translation, *, normalize: bool) -> None:
     """Set the sizes of experts; `normalize` is what llama.cpp does with their weights."""
-    keys = config.keys
+    config.keys = keys = config.keys.renamed(num_experts="num_local_experts")
     keys.expect("decoder_sparse_step", 1)
     keys.expect("mlp_only_layers", [], None)
     _experts.translate(config, count="num_experts", hidden="moe_intermediate_size")

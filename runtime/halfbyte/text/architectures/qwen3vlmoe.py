@@ -27,7 +27,6 @@ build = qwen3moe.build
 
 def translate(config: Translation) -> None:
     """Translate a config.json into GGUF's terms."""
-    config.keys = config.keys.renamed(num_experts="num_local_experts")
     config.keys = config.keys.otherwise(norm_topk_prob=True)
     qwen3vl.translate(config, "qwen3vlmoe")
     qwen2moe.translate_experts(config, normalize=True)
