@@ -132,7 +132,7 @@ def test_folder_of_minicpm(tmp_path: Path) -> None:
     assert compared(tmp_path / "m.gguf", "llama") < BOUND
 
 
-@pytest.mark.parametrize("kind", ["arwkv7", "internlm2", "maincoder", "qwen", "refact", "xverse"])
+@pytest.mark.parametrize("kind", ["arwkv7", "internlm2", "qwen", "refact", "xverse"])
 def test_folders_of_others_are_refused(kind: str) -> None:
     with pytest.raises(UnsupportedError, match=f"model_type '{kind}': expected a GGUF file"):
         naming({"model_type": kind}, architectures.model_types())

@@ -241,6 +241,16 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "logits_scaling": 0.5,
     },
     "jais2": {"model_type": "jais2", "num_key_value_heads": 4, "layer_norm_eps": 1e-5},
+    "llama4": {
+        "model_type": "llama4_text",
+        "num_hidden_layers": 2,
+        "head_dim": 16,
+        "intermediate_size_mlp": 48,
+        "no_rope_layers": [1, 1],
+        "moe_layers": [],
+        "attention_chunk_size": CONTEXT,
+        "tie_word_embeddings": True,
+    },
     "vaultgemma": {
         "model_type": "vaultgemma",
         "num_hidden_layers": 2,
@@ -897,5 +907,5 @@ EVERYWHERE = [
     "lfm2", "granitemoehybrid", "qwen3_5", "deepseek_v3", "rwkv7",
 ]  # fmt: skip
 # Architectures that llama.cpp alone judges: see tests/judges/test_llama_cpp_kin.py
-KIN = {"arwkv7", "internlm2", "maincoder", "minicpm", "pangu_embedded", "qwen", "refact", "xverse"}
+KIN = {"arwkv7", "internlm2", "minicpm", "pangu_embedded", "qwen", "refact", "xverse"}
 OTHERS = [name for name in CONFIGS if name not in EVERYWHERE]

@@ -50,6 +50,7 @@ MORE = [
     "jais2",
     "jamba",
     "lfm3",
+    "llama4_text",
     "minicpm3",
     "mllama_text_model",
     "modernbert-decoder",
@@ -216,6 +217,12 @@ def test_names_in_published_folders(name: str, tensor: str, expected: str) -> No
     assert renamed[0] == expected
 
 
+def test_a_model_s_own_key_decides() -> None:
+    """Others, which its original does not read, may have any value."""
+    config, types = models.config("lfm2") | {"rms_norm_eps": 0.5}, architectures.model_types()
+    assert naming(config, types).metadata["lfm2.attention.layer_norm_rms_epsilon"] < 1e-4
+
+
 def test_pattern_of_layers() -> None:
     """Nemotron H's published folders have a letter for each layer."""
     config, types = models.config("nemotron_h-experts"), architectures.model_types()
@@ -223,8 +230,22 @@ def test_pattern_of_layers() -> None:
     assert str(naming(config | pattern, types).metadata) == str(naming(config, types).metadata)
 
 
+@pytest.mark.parametrize("name", ["qwen3_moe", "qwen2_moe"])
+def test_number_of_experts_under_its_newer_name(name: str) -> None:
+    """As `transformers` 5 saves Qwen 3's."""
+    config, types = models.config(name), architectures.model_types()
+    newer = {k: v for k, v in config.items() if k != "num_experts"}
+    newer["num_local_experts"] = config["num_experts"]
+    assert str(naming(newer, types).metadata) == str(naming(config, types).metadata)
+
+
 QWEN3_VL_MOE = models.config("qwen3_vl_moe")["text_config"]
 REFUSED = [
+    ("llama4", {"no_rope_layers": [1, 0]}, "'no_rope_layers': expected [1, 1], found [1, 0]"),
+    ("llama4", {"moe_layers": [1]}, "'moe_layers': expected [] or None, found [1]"),
+    ("llama4", {"moe_layers": None}, "'interleave_moe_layer_step': expected 0, found 1"),
+    ("llama4", {"attention_chunk_size": 8}, "'attention_chunk_size': expected 48 or None, found 8"),
+    ("llama4", {"use_qk_norm": False}, "'use_qk_norm': expected True, found False"),
     ("iquestcoder", {"clip_qkv": 8.0}, "'clip_qkv': expected None, found 8.0"),
     ("iquestcoder", {"use_sliding_window": True}, "'use_sliding_window': expected False or None"),
     ("smollm3", {"no_rope_layers": [1, 0, 1, 0]}, "'no_rope_layers': expected [1, 1, 1, 0]"),

@@ -69,7 +69,6 @@ KIN = {
     for kin in (
         Kin("internlm2", _PAIRS),
         Kin("xverse", _PAIRS),
-        Kin("maincoder", Block(interleaved=True, head_norms="rotated")),
         Kin("pangu-embedded", Block()),  # biases in attention
         Kin("qwen", Block(), doubled=True),  # biases of queries, keys and values
         Kin("refact", Block(), alibi=8.0),
