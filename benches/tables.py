@@ -26,13 +26,14 @@ def quality(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def popular(rows: Sequence[dict[str, Any]]) -> str:
-    """One row per model: its sizes, and seconds and peak memory of what was done with it."""
-    header = ["model", "type", "weights", "file MB", "quantized", "answered", "in a tab"]
+    """One row per model: its sizes, seconds and peak memory of what was done with it, and when."""
+    header = ["model", "type", "weights", "file MB", "quantized", "answered", "in a tab", "on"]
     cells = [
         [
             row["model"], row["type"], f"{row['weights'] / 1e6:.0f} M", f"{row['file'] / 1e6:.0f}",
             _spent(*row["quantize"]), _spent(*row["answer"]),
             row["tab"].get("reason") or _spent(row["tab"]["seconds"], row["tab"]["bytes"]),
+            row["date"],
         ]
         for row in rows
     ]  # fmt: skip

@@ -2,6 +2,8 @@
 
     python -m benches.popular [-m NAME,...] [--preset int4] [--keep] [--json FILE]
 
+With --json, rows of other models that the file has stay there.
+
 The sizes are those of the published models (`benches.popular.configs`), and so are the names of
 tensors: `transformers` writes each folder, in the environment that `make judge` sets up. Peaks are
 of the whole process, mapped files included; a tab's memory is Pyodide's heap and the shared memory.
@@ -11,6 +13,7 @@ Folders of gigabytes are written into build/popular, one at a time.
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import shutil
 import subprocess
@@ -83,7 +86,8 @@ def measure(name: str, preset: str, keep: bool) -> dict[str, Any]:
     options = ("-n", str(TOKENS), "--context", str(CONTEXT), "--temp", "0", "--raw")
     answered, answering = halfbyte("run", file, PROMPT, *options)
     row = {
-        "model": name, "type": CONFIGS[name]["model_type"], "weights": weights,
+        "date": f"{datetime.date.today()}", "model": name, "type": CONFIGS[name]["model_type"],
+        "weights": weights,
         "file": file.stat().st_size, "quantize": [quantized, quantizing],
         "answer": [answered, answering], "tab": in_a_tab(file),
     }  # fmt: skip
@@ -91,6 +95,13 @@ def measure(name: str, preset: str, keep: bool) -> dict[str, Any]:
         shutil.rmtree(folder)
         file.unlink()
     return row
+
+
+def merged(rows: list[dict[str, Any]], path: Path | None) -> list[dict[str, Any]]:
+    """These rows, and those of other models that a file of figures has, in the list's order."""
+    old = json.loads(path.read_text("utf-8"))["rows"] if path and path.exists() else []
+    by_name = {row["model"]: row for row in [*old, *rows]}
+    return [by_name[name] for name in CONFIGS if name in by_name]
 
 
 def main() -> None:
@@ -113,8 +124,9 @@ def main() -> None:
     for name in names:
         rows.append(measure(name, options.preset, options.keep))
         print(tables.popular(rows[-1:]).splitlines()[-1], flush=True)
-    print(tables.popular(rows))
-    write_json(options.json, pytest_json([], "benches/popular", rows=rows))
+        content = pytest_json([], "benches/popular", rows=merged(rows, options.json))
+        write_json(options.json, content)
+    print(tables.popular(content["rows"]))
 
 
 if __name__ == "__main__":

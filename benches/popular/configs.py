@@ -17,6 +17,31 @@ def _layers(count: int, kind: str, others: str, at: tuple[int, ...]) -> list[str
 
 
 CONFIGS: dict[str, dict[str, Any]] = {
+    "Pythia-70M": {
+        "model_type": "gpt_neox", "hidden_size": 512, "intermediate_size": 2048,
+        "num_hidden_layers": 6, "num_attention_heads": 8, "vocab_size": 50304,
+        "max_position_embeddings": 2048, "layer_norm_eps": 1e-5, "rotary_pct": 0.25,
+        "rotary_emb_base": 10000, "use_parallel_residual": True, "tie_word_embeddings": False,
+    },
+    "GPT-2": {
+        "model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024,
+        "vocab_size": 50257, "layer_norm_epsilon": 1e-5, "activation_function": "gelu_new",
+    },
+    "OPT-125M": {
+        "model_type": "opt", "hidden_size": 768, "ffn_dim": 3072, "num_hidden_layers": 12,
+        "num_attention_heads": 12, "word_embed_proj_dim": 768, "vocab_size": 50272,
+        "max_position_embeddings": 2048, "do_layer_norm_before": True,
+    },
+    "Mamba-130M": {
+        "model_type": "mamba", "hidden_size": 768, "num_hidden_layers": 24, "state_size": 16,
+        "expand": 2, "conv_kernel": 4, "time_step_rank": 48, "vocab_size": 50280,
+        "tie_word_embeddings": True,
+    },
+    "Mamba-2-130M": {
+        "model_type": "mamba2", "hidden_size": 768, "num_hidden_layers": 24, "state_size": 128,
+        "num_heads": 24, "head_dim": 64, "n_groups": 1, "expand": 2, "conv_kernel": 4,
+        "vocab_size": 50288, "tie_word_embeddings": True,
+    },
     "SmolLM2-135M": {
         "model_type": "llama", "hidden_size": 576, "intermediate_size": 1536,
         "num_hidden_layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3,
@@ -30,6 +55,15 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "query_pre_attn_scalar": 256, "sliding_window": 512, "rms_norm_eps": 1e-6,
         "rope_theta": 1000000.0, "rope_local_base_freq": 10000.0,
         "layer_types": _layers(18, "full_attention", "sliding_attention", (5, 11, 17)),
+    },
+    "Granite-4.0-350M": {
+        "model_type": "granitemoehybrid", "hidden_size": 1024, "intermediate_size": 2048,
+        "shared_intermediate_size": 2048, "num_hidden_layers": 28, "num_attention_heads": 16,
+        "num_key_value_heads": 4, "num_local_experts": 0, "num_experts_per_tok": 0,
+        "vocab_size": 100352, "max_position_embeddings": 32768, "rms_norm_eps": 1e-5,
+        "tie_word_embeddings": True, "position_embedding_type": "rope", "rope_theta": 10000000.0,
+        "embedding_multiplier": 12, "logits_scaling": 4, "residual_multiplier": 0.263,
+        "attention_multiplier": 0.015625, "layer_types": ["attention"] * 28,
     },
     "LFM2-350M": {
         "model_type": "lfm2", "hidden_size": 1024, "intermediate_size": 6656,
@@ -70,6 +104,19 @@ CONFIGS: dict[str, dict[str, Any]] = {
             0.3535533905932738, 0.25, 0.3535533905932738, 0.5, 0.3535533905932738,
         ],
     },
+    "Hunyuan-0.5B": {
+        "model_type": "hunyuan_v1_dense", "hidden_size": 1024, "intermediate_size": 3584,
+        "num_hidden_layers": 24, "num_attention_heads": 16, "num_key_value_heads": 8,
+        "head_dim": 128, "vocab_size": 120818, "max_position_embeddings": 262144,
+        "rms_norm_eps": 1e-5, "tie_word_embeddings": True,
+        "rope_parameters": {
+            "rope_type": "dynamic", "rope_theta": 10000.0, "alpha": 1000.0, "factor": 1.0,
+        },
+    },
+    "BLOOM-560M": {
+        "model_type": "bloom", "hidden_size": 1024, "n_layer": 24, "n_head": 16,
+        "vocab_size": 250880, "layer_norm_epsilon": 1e-5,
+    },
     "Qwen3-0.6B": {
         "model_type": "qwen3", "hidden_size": 1024, "intermediate_size": 3072,
         "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8,
@@ -94,6 +141,15 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "vocab_size": 32000, "max_position_embeddings": 2048, "rms_norm_eps": 1e-5,
         "rope_theta": 10000.0, "tie_word_embeddings": False,
     },
+    "LFM2.5-1.2B": {
+        "model_type": "lfm2", "hidden_size": 2048, "intermediate_size": 12288,
+        "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8,
+        "vocab_size": 65536, "max_position_embeddings": 128000, "norm_eps": 1e-5,
+        "rope_theta": 1000000.0, "conv_L_cache": 3, "conv_bias": False,
+        "block_auto_adjust_ff_dim": True, "block_multiple_of": 256,
+        "block_ffn_dim_multiplier": 1.0, "tie_word_embeddings": True,
+        "layer_types": _layers(16, "full_attention", "conv", (2, 5, 8, 10, 12, 14)),
+    },
     "Llama-3.2-1B": {
         "model_type": "llama", "hidden_size": 2048, "intermediate_size": 8192,
         "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8,
@@ -108,6 +164,26 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "rms_norm_eps": 1e-5, "rope_theta": 1000000.0, "tie_word_embeddings": True,
         "rope_scaling": {**_LLAMA3, "factor": 16.0}, "sliding_window": None,
         "layer_types": ["full_attention"] * 30,
+    },
+    "Falcon-RW-1B": {
+        "model_type": "falcon", "hidden_size": 2048, "num_hidden_layers": 24,
+        "num_attention_heads": 32, "vocab_size": 50304, "layer_norm_epsilon": 1e-5,
+        "alibi": True, "bias": True, "multi_query": False, "parallel_attn": False,
+        "new_decoder_architecture": False,
+    },
+    "Granite-3.1-1B-A400M": {
+        "model_type": "granitemoe", "hidden_size": 1024, "intermediate_size": 512,
+        "num_hidden_layers": 24, "num_attention_heads": 16, "num_key_value_heads": 8,
+        "num_local_experts": 32, "num_experts_per_tok": 8, "vocab_size": 49155,
+        "max_position_embeddings": 131072, "rms_norm_eps": 1e-6, "rope_theta": 1500000.0,
+        "tie_word_embeddings": True, "embedding_multiplier": 12.0, "logits_scaling": 6.0,
+        "residual_multiplier": 0.22, "attention_multiplier": 0.015625,
+    },
+    "Phi-1.5": {
+        "model_type": "phi", "hidden_size": 2048, "intermediate_size": 8192,
+        "num_hidden_layers": 24, "num_attention_heads": 32, "num_key_value_heads": 32,
+        "vocab_size": 51200, "max_position_embeddings": 2048, "layer_norm_eps": 1e-5,
+        "partial_rotary_factor": 0.5, "rope_theta": 10000.0, "tie_word_embeddings": False,
     },
     "OLMo-2-0425-1B": {
         "model_type": "olmo2", "hidden_size": 2048, "intermediate_size": 8192,

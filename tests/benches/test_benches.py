@@ -14,11 +14,12 @@ import pytest
 from benches import comparison, governors, tables
 from benches.__main__ import alarm
 from benches.browser.measure import Tab
-from benches.figures import Series, digits, markdown, pytest_json
+from benches.figures import Series, digits, markdown, pytest_json, write_json
 from benches.onnx.table import tabs as onnx_tabs
 from benches.peers import table
 from benches.peers.limits import Limits, Work, work_of
 from benches.peers.session import Plan, _take_turn
+from benches.popular.__main__ import merged
 from benches.popular.configs import CONFIGS as popular
 from tests.support import wasm
 
@@ -51,11 +52,22 @@ def test_models_of_today() -> None:
     row = {
         "model": "Tiny", "type": "llama", "weights": 10_000_000, "file": 6_200_000,
         "quantize": [1.25, 90e6], "answer": [0.5, 80e6], "tab": {"reason": "too large"},
+        "date": "2026-11-28",
     }  # fmt: skip
     whole = {**row, "tab": {"seconds": 12.0, "bytes": 70e6}}
     text = tables.popular([row, whole])
-    assert cells(text, 0)[2:] == ["10 M", "6", "1.25 s, 90 MB", "0.5 s, 80 MB", "too large"]
-    assert cells(text, 1)[-1] == "12 s, 70 MB"
+    times = ["1.25 s, 90 MB", "0.5 s, 80 MB"]
+    assert cells(text, 0)[2:] == ["10 M", "6", *times, "too large", "2026-11-28"]
+    assert cells(text, 1)[-2] == "12 s, 70 MB"
+
+
+def test_rows_of_other_models_stay(tmp_path: Path) -> None:
+    path, names = tmp_path / "popular.json", list(popular)[:3]
+    old = [{"model": name, "date": "2026-11-26"} for name in names[1:]]
+    write_json(path, pytest_json([], "benches/popular", rows=old))
+    new = [{"model": name, "date": "2026-11-28"} for name in names[:2]]
+    assert merged(new, path) == [*new, old[-1]]
+    assert merged(new, None) == merged(new, tmp_path / "none.json") == new
 
 
 @pytest.mark.parametrize("name", ["cost", "governors", "browser.cost"])
