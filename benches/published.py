@@ -36,7 +36,7 @@ from halfbyte.text.outline import read_outline
 from halfbyte.text.planning import Settings, plan
 
 PUBLISHED = Path(__file__).with_suffix(".toml")
-USES = ("calibration", "width", "judging")
+USES = ("calibration", "judging")
 TESTS = ("decode", "prompt")
 
 
@@ -55,7 +55,7 @@ class Figure:
     tokens : int
         Tokens of the prompt, or in the context halfway through decoding.
     use : str
-        "calibration": values and ranges come from it. "width": only ranges do. "judging": neither.
+        "calibration": values and ranges come from it. "judging": neither.
     threads : int
         0: as many as halfbyte takes by default.
     """

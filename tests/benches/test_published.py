@@ -65,10 +65,10 @@ def test_scales_come_from_the_calibration() -> None:
 
 
 def test_prompts_are_calibrated_to_the_median_device_and_framework() -> None:
-    """For each kind of instructions, of all figures that do not judge."""
+    """For each kind of instructions, of all figures that calibrate."""
     errors: dict[str, dict[tuple[str, str], list[float]]] = {}
     inside = []
-    for figure in (f for f in FIGURES if f.use != "judging" and f.test == "prompt"):
+    for figure in (f for f in BY_USE["calibration"] if f.test == "prompt"):
         row = published.predict(figure, PUBLISHED)
         of_kind = errors.setdefault(str(PUBLISHED.profile(figure.profile).instructions), {})
         of_kind.setdefault((figure.device, figure.framework), []).append(math.log1p(row.error))
