@@ -36,6 +36,9 @@ from halfbyte.text.outline import read_outline
 from halfbyte.text.planning import Settings, plan
 
 PUBLISHED = Path(__file__).with_suffix(".toml")
+# Operators that other programs hand out to their threads, for each instruction of halfbyte: ggml's
+# graph has about 31 barriers in a layer of a Llama, where halfbyte has 15 instructions.
+OPERATORS = 2.0
 USES = ("calibration", "judging")
 TESTS = ("decode", "prompt")
 
@@ -177,6 +180,7 @@ def predict(figure: Figure, published: Published) -> Row:
     draws = Draws(np.random.default_rng(0), DRAWS)
     speed = Speed(planned, profile, draws, position=figure.tokens, prompt=figure.tokens)
     rates = Processor(profile, figure.threads or fast_cores(profile), draws).rates()
+    rates = replace(rates, launch=OPERATORS * rates.launch)
     chosen = speed.prompt if figure.test == "prompt" else speed.token
     return Row(figure, Spread.of(1 / chosen.seconds(rates)))
 

@@ -176,22 +176,21 @@ class Rates:
 
 @dataclass(frozen=True)
 class _Kind:
-    """All instructions of a kind: operations at a peak, and bytes at a bandwidth, [draws]."""
+    """All instructions of a kind: operations at a peak, and bytes at a bandwidth, [draws].
+
+    `peak` is the arithmetic, and whether one core computes: what NumPy does, and work that is too
+    small to divide, such as norms of a token.
+    """
 
     name: str
-    arithmetic: str
+    peak: tuple[str, bool]
     calls: int
     amount: F64
     holds: F64
 
-    @property
-    def peak(self) -> tuple[str, bool]:
-        """The arithmetic, and whether NumPy computes."""
-        return self.arithmetic, self.name == HOST
-
 
 def _per_operation(rates: Rates) -> dict[tuple[str, bool], F64]:
-    """Seconds [draws] of an operation; NumPy uses one core, and waits for no other."""
+    """Seconds [draws] of an operation, of all cores or of one, which waits for no other."""
     per = {}
     for arithmetic, peak in (("int8", rates.int8), ("float32", rates.float32)):
         per[arithmetic, False] = (1 + rates.waiting) / peak
@@ -244,7 +243,8 @@ class Cost:
                 amount = work.amount / draws(kernel.token if single else kernel.prompt)
                 memory = 1.0 if cached else draws(kernel.memory)
                 holds = np.broadcast_to((0 if cached else work.held) / memory, draws.count)
-                kinds.append(_Kind(kind, kernel.arithmetic, work.calls, amount, holds))
+                peak = kernel.arithmetic, kind == HOST or (single and not work.product)
+                kinds.append(_Kind(kind, peak, work.calls, amount, holds))
         self._kinds = kinds
         self._launches = sum(kind.calls for kind in kinds)
         # Operations of kinds that read nothing from memory add up, which is fast.

@@ -12,13 +12,17 @@ import numpy.typing as npt
 from halfbyte.core.passes.stream_weights import streamed_bytes
 from halfbyte.device.cost import F64, Cost, Rates
 from halfbyte.device.profile import Cluster, Profile
-from halfbyte.device.quantity import Draws
+from halfbyte.device.quantity import Draws, Multiple, Quantity
 from halfbyte.text.planning import Plan
 
 Flags = bool | npt.NDArray[np.bool_]  # of all draws, or of each
 
 HELD, PROMPT = 256, 128  # tokens in the context, and of a prompt, for which a speed is given
 _CHUNKS = 4  # as in runtime/kernels/run.c
+# Microseconds of an instruction for each doubling of the threads
+_MEETING = Multiple.of(
+    Quantity(1.2, 0.4, 3.6, "small models with many threads in benches/published.toml")
+)
 _FAST = 0.3  # of the fastest core: slower ones would slow the others down more than they help
 
 
@@ -37,11 +41,15 @@ class Cores:
         return self.cluster.frequencies_mhz.values[-1] * 1e6
 
 
+def _rate(cluster: Cluster) -> float:
+    """Integer operations of a core in a microsecond, at the highest frequency."""
+    return cluster.frequencies_mhz.values[-1] * cluster.int8_ops_per_cycle.value
+
+
 def fast_cores(profile: Profile) -> int:
     """The number of cores not much slower than the fastest: halfbyte's default for threads."""
-    speeds = [c.frequencies_mhz.values[-1] * c.int8_ops_per_cycle.value for c in profile.clusters]
-    pairs = zip(profile.clusters, speeds, strict=True)
-    return sum(int(c.cores.value) for c, speed in pairs if speed >= _FAST * max(speeds))
+    least = _FAST * max(map(_rate, profile.clusters))
+    return sum(int(c.cores.value) for c in profile.clusters if _rate(c) >= least)
 
 
 class Processor:
@@ -67,7 +75,13 @@ class Processor:
         self._core_bandwidth = np.minimum(
             draws(memory.core_bandwidth_gb_s) * 1e9, self._bandwidth
         )  # fmt: skip
+        fastest = max(map(_rate, profile.clusters))
+        self._idle = np.ones_like(self._bandwidth)  # share of the memory's time, if all cores read
+        for cluster in profile.clusters:
+            busy = self._core_bandwidth / self._bandwidth * _rate(cluster) / fastest
+            self._idle *= (1 - busy) ** int(cluster.cores.value)
         self._launch = draws(profile.overhead.launch_us) * 1e-6
+        self._meeting = draws(_MEETING) * 1e-6
         self._call = draws(profile.overhead.call_us) * 1e-6
 
     def rates(
@@ -77,28 +91,36 @@ class Processor:
     ) -> Rates:
         """The rates at these frequencies (Hz [draws], for each of `used`), by default the highest.
 
-        A slower core also reads memory more slowly. Cores claim chunks of an instruction's work, at
-        least `_CHUNKS` for each thread; at its end they wait for the last chunk, on average half of
-        one on the slowest core. `counts` [draws], for each of `used`, are the
-        cores that compute, by default all.
+        A slower core also reads memory more slowly, and one with fewer pipes has fewer cache lines
+        outstanding. Cores leave the memory idle independently of each other, and all together read
+        at its bandwidth. Threads meet for each instruction, in a time that grows with each doubling
+        of them. They claim chunks of its work, at least `_CHUNKS` for each; at its end they wait
+        for the last chunk, on average half of one on the slowest core. `counts` [draws], for each
+        of `used`, are the cores that compute, by default all.
         """
         if frequencies is None:
             frequencies = [np.full_like(self._call, cores.highest) for cores in self.used]
         if counts is None:
             counts = [np.full(self._call.shape, cores.count) for cores in self.used]
         int8, float32, memory, computing = np.zeros((4, *self._call.shape))
-        slowest, least = np.ones_like(self._call), np.full_like(self._call, np.inf)
+        slowest, idle = np.ones((2, *self._call.shape))
+        least = np.full_like(self._call, np.inf)
+        fastest = self.used[0].int8 * self.used[0].highest
         for cores, count, hertz in zip(self.used, counts, frequencies, strict=True):
             int8 += count * cores.int8 * hertz
             float32 += count * cores.float32 * hertz
             share = hertz / cores.highest
-            memory += count * self._core_bandwidth * share
+            reading = self._core_bandwidth * np.minimum(cores.int8 * hertz / fastest, 1)
+            memory += count * reading
+            idle *= (1 - reading / self._bandwidth) ** count
             computing += count
             slowest = np.where(count > 0, np.minimum(slowest, share), slowest)
             least = np.where(count > 0, np.minimum(least, cores.int8 * hertz), least)
+        together = self._bandwidth * (1 - idle) / (1 - self._idle)
+        meeting = self._meeting * np.log2(np.maximum(computing, 1))
         return Rates(
-            int8, float32, np.minimum(memory, self._bandwidth), computing,
-            self._launch / slowest, self._call / slowest,
+            int8, float32, np.minimum(memory, together), computing,
+            (self._launch + meeting) / slowest, self._call / slowest,
             (int8 / least - 1) / (2 * _CHUNKS * computing),
         )  # fmt: skip
 
