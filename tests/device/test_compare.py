@@ -50,7 +50,7 @@ def test_planned_sizes_are_those_of_quantize(type_: str, storyteller: Path, tmp_
 
 
 def test_figures_are_those_of_fit_and_simulate(storyteller: Path) -> None:
-    (candidate,) = candidates([storyteller], [], Choices(prompt=64))
+    (candidate,) = candidates([storyteller], [], Choices(prompt=128))
     conditions = Conditions(minutes=2, draws=20, seed=3, ambient=30)
     profile = load_profile("pixel-6")
     result = compare(candidate, profile, conditions)
@@ -69,7 +69,7 @@ def test_figures_are_those_of_fit_and_simulate(storyteller: Path) -> None:
         200 / expected["tokens_per_percent"].median, rel=0.2
     )
     assert measured.speed[-1].median == np.quantile(s.speed[-1], 0.5, method="inverted_cdf")
-    assert measured.first_s.median == pytest.approx(64 / need.prompt.median, rel=0.05)
+    assert measured.first_s.median == pytest.approx(128 / need.prompt.median, rel=0.05)
 
 
 def test_what_does_not_fit_is_marked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import re
 import subprocess
@@ -319,3 +320,39 @@ def test_where_linux_says_a_file_lies(
 ) -> None:
     monkeypatch.setattr(Path, "read_text", lambda *_, **__: content)
     assert file_system(os.makedev(0, 41)) == expected
+
+
+def test_pages_of_packed_weights_are_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a kernel that was scaled and then packed, and of a matrix; their bytes are not needed."""
+    given: list[tuple[int, int]] = []
+    monkeypatch.setattr(mmap, "MADV_DONTNEED", 4, raising=False)
+    monkeypatch.setattr(
+        mapped.MappedFile, "madvise", lambda _, option, *span: given.append(span), raising=False
+    )
+    random = np.random.default_rng(0)
+    kernel = random.standard_normal((512, 64, 3, 3), np.float32)  # too large to keep scaled
+    matrix = random.standard_normal((512, 640), np.float32)
+    ones, zeros = np.ones(512, np.float32), np.zeros(512, np.float32)
+    nodes = [
+        node("Conv", "x kernel", pads=[1, 1, 1, 1]),
+        node("BatchNormalization", "y ones zeros zeros ones", "z"),
+        node("GlobalAveragePool", "z", "p"),
+        node("Flatten", "p", "f"),
+        node("MatMul", "f matrix", "out"),
+    ]
+    constants = {"kernel": kernel, "matrix": matrix, "ones": ones, "zeros": zeros}
+    model = proto(
+        nodes, [tensor("x", FLOAT, (1, 64, 8, 8))], [tensor("out", FLOAT, (1, 640))],
+        [weight(name, value) for name, value in constants.items()],
+    )  # fmt: skip
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path)
+    session = halfbyte.InferenceSession(path)
+    session.run(None, {"x": np.ones((1, 64, 8, 8), np.float32)})
+    content = path.read_bytes()
+    for array in (kernel, matrix):
+        place = content.index(array.tobytes())
+        assert any(at <= place and at + size == place + array.nbytes for at, size in given)
+    assert all(at % mmap.PAGESIZE == 0 for at, _ in given)

@@ -136,10 +136,25 @@ def size_of(data: Any) -> int:
 
 def is_mapped(array: npt.NDArray[Any]) -> bool:
     """Whether an array is a view of a file's pages."""
+    return _pages_of(array) is not None
+
+
+def forget(array: npt.NDArray[Any]) -> None:
+    """Let the system drop the pages of a mapped array; they are read again when needed."""
+    pages = _pages_of(array)
+    if pages is None or not array.flags.c_contiguous or not hasattr(mmap, "MADV_DONTNEED"):
+        return
+    start = array.ctypes.data - np.frombuffer(pages, np.uint8).ctypes.data
+    before = start % mmap.PAGESIZE
+    pages.madvise(mmap.MADV_DONTNEED, start - before, array.nbytes + before)
+
+
+def _pages_of(array: npt.NDArray[Any]) -> mmap.mmap | None:
+    """The file's pages of which an array is a view."""
     owner: Any = array
     while isinstance(owner, np.ndarray | memoryview):
         owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
-    return isinstance(owner, mmap.mmap) and not isinstance(owner, OwnPages)
+    return owner if isinstance(owner, mmap.mmap) and not isinstance(owner, OwnPages) else None
 
 
 def refuse_overlaps(path: Path, spans: list[tuple[int, int, str]], what: str = "tensor") -> None:

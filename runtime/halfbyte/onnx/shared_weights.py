@@ -14,6 +14,7 @@ from halfbyte.core.backends.memory import Memory
 from halfbyte.core.backends.shared import memory_of
 from halfbyte.core.buffer import Buffer, Kind
 from halfbyte.core.dtypes import dtype_key
+from halfbyte.formats.mapped import forget
 from halfbyte.onnx.files.initializers import Initializers
 from halfbyte.onnx.files.model import Graph, Node
 from halfbyte.weights import Tensor
@@ -66,7 +67,11 @@ class SharedWeights:
 
         The next program computes them again, under the same names, and so gets the same buffers.
         Branches of an If may use the same names: a name belongs to the first node that has it.
+        The file's pages of the inputs are given back, as the results are beside them.
         """
+        for value in inputs:
+            if isinstance(value, np.ndarray):
+                forget(value)
         if not inputs or not all(v is None or self.name(v) is not None for v in inputs):
             return
         for name, array in zip(node.outputs, results, strict=False):
@@ -91,16 +96,19 @@ class SharedWeights:
         return self._buffers[name, layout]
 
     def _found(self, array: Array, name: str, layout: str, make: Callable[[], Buffer]) -> Buffer:
-        """The buffer of kept bytes; those of a new one are kept."""
-        if self._kept is None:
-            return make()
+        """The buffer of kept bytes; those of a new one are kept.
+
+        The file's pages of what was packed are given back.
+        """
         key = f"{name}:{layout}"
-        value = self._kept.get(key)
+        value = None if self._kept is None else self._kept.get(key)
         if value is not None:
             return Buffer(key, Kind.CONSTANT, str(dtype_key(value.dtype)), value.shape, value)
         buffer = make()
         if isinstance(buffer.value, np.ndarray) and not np.may_share_memory(buffer.value, array):
-            self._kept.add(key, buffer.value)
+            forget(array)
+            if self._kept is not None:
+                self._kept.add(key, buffer.value)
         return buffer
 
     @property
