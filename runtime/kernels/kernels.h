@@ -660,6 +660,16 @@ KERNEL(resize_nearest, a->n * a->p, 1, a->q * a->c * 2,
 KERNEL(resize_linear, a->n * a->p, 1, a->q * a->c * a->t * a->t * 4,
        OUT(f32, y) IN(f32, x) IN(i32, rows) IN(f32, row_weights) IN(i32, columns)
        IN(f32, column_weights) INT(n) INT(h) INT(v) INT(c) INT(p) INT(q) INT(t))
+
+/* ---- conv/sample.inc ---- */
+
+/* y[n, i] = x[n] between its elements, at grid[n, i] from -1 to 1: r positions, along v first, then
+ * h, then d. An axis has 1 (the nearest), 2 (linear) or 4 (cubic) taps. Outside of x is 0, the
+ * nearest element of x, or its reflection, by padding; align_corners is 1 if -1 and 1 are the centers
+ * of the elements at the ends, 0 if they are their outer edges. */
+KERNEL(grid_sample, a->n * a->p, 16, a->c * a->taps * a->taps * 4 + 64,
+       OUT(f32, y) IN(f32, x) IN(f32, grid) INT(n) INT(d) INT(h) INT(v) INT(c) INT(p) INT(r)
+       INT(taps) INT(padding) INT(align_corners))
 #endif
 
 /* ================================================================================================

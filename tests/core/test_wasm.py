@@ -22,7 +22,7 @@ STEPS = re.compile("encode_(extremes|slopes|lines|integers|pack|q4_1|q5_.)|conve
 # Kernels of graphs only
 GRAPHS = re.compile(
     "matmul_panels|recurrent_layer|matmul_batched|pack_panels|pack_batched|attention|reduce_|"
-    "conv2d|.*pool|resize|.*quantized|.*quantize_linear|quantize_tensor|tensor_range"
+    "conv2d|.*pool|resize|grid_sample|.*quantized|.*quantize_linear|quantize_tensor|tensor_range"
 )
 
 

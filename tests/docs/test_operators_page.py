@@ -30,7 +30,7 @@ def test_every_operator_has_a_row(repository: Path) -> None:
 
 
 @pytest.mark.parametrize(("operator", "kernels"), [
-    (("", "Shape"), "always"), (("", "Conv"), "where they fit"), (("", "GridSample"), "no"),
+    (("", "Shape"), "always"), (("", "Conv"), "where they fit"), (("", "DeformConv"), "no"),
     (("com.microsoft", "SkipLayerNormalization"), "where they fit"),
 ])  # fmt: skip
 def test_kernels(repository: Path, operator: tuple[str, str], kernels: str) -> None:

@@ -753,12 +753,25 @@ def kept_and_large() -> Iterator[Case]:
                nearest_mode="floor", opset=13, label="kept")  # fmt: skip
 
 
+def samples() -> Iterator[Case]:
+    """GridSample of images and of a volume."""
+    image, grid = N.f(2, 3, 5, 6), 0.7 * N.f(2, 4, 3, 2)
+    for mode in ("bilinear", "nearest", "bicubic"):
+        for padding in ("zeros", "border", "reflection"):
+            for corners in (0, 1):
+                yield case("GridSample", image, grid, mode=mode, padding_mode=padding, opset=16,
+                           align_corners=corners, label=f"{mode}-{padding}-{corners}")  # fmt: skip
+    yield case("GridSample", image, grid, known=[1], mode="cubic", opset=22, label="known")
+    yield case("GridSample", N.f(1, 2, 3, 4, 5), 0.7 * N.f(1, 2, 3, 2, 3), mode="linear", opset=20,
+               padding_mode="reflection", label="volume")  # fmt: skip
+
+
 def all_cases() -> list[Case]:
     """The cases of all families."""
     families = (
         elementwise, views, parts, pads, recurrent, reductions, norms, windows, products, attention,
         quantized, patterns, transposed_windows, resizes, channels_last,
         logarithms, quantized_attention, whole_numbers, thin_windows,
-        chosen_rows, signals_and_places, kept_and_large,
+        chosen_rows, signals_and_places, kept_and_large, samples,
     )  # fmt: skip
     return [one_case for family in families for one_case in family()]

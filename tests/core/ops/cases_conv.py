@@ -288,6 +288,26 @@ def resized() -> Iterator[Case]:
         yield Case(f"{n}x{h}x{v}x{c}", ops.resize_nearest, one)
 
 
+def sampled() -> Iterator[Case]:
+    """Positions inside, at borders, far outside and of no number, on one to three axes."""
+    for n, sizes, c, p, rank in (
+        (1, (1, 1, 1), 1, 3, 2),
+        (2, (1, 4, 7), 19, 50, 2),
+        (1, (3, 4, 5), 3, 60, 3),
+        (1, (1, 1, 6), 2, 20, 1),
+    ):
+        x = images(n, sizes[0] * sizes[1], sizes[2], c).reshape(n, *sizes, c)
+        grid = activations(n * p, rank, spread=0.8).reshape(n, p, rank)
+        grid[0, :3] = np.array([-1, 1, 1e9], np.float32)[:, None]
+        grid[-1, -1, 0] = np.nan
+        for taps in (1, 2, 4):
+            for padding in (0, 1, 2):
+                for corners in (0, 1):
+                    attributes = {"taps": taps, "padding": padding, "align_corners": corners}
+                    label = f"{n}x{'x'.join(map(str, sizes))}x{c}-{taps}-{padding}-{corners}"
+                    yield Case(label, ops.grid_sample, {"x": x, "grid": grid}, attributes)
+
+
 def transposed() -> Iterator[Case]:
     """Elements of four bytes and of one, in squares of sixteen and smaller."""
     for n, a, b in ((1, 1, 1), (2, 3, 50), (1, 33, 16), (3, 15, 17)):
@@ -298,5 +318,5 @@ def transposed() -> Iterator[Case]:
 
 FAMILIES = (
     convolutions, depthwise, quantized, quantized_arithmetic, quantized_products, tensors, pools,
-    resized, transposed,
+    resized, sampled, transposed,
 )  # fmt: skip

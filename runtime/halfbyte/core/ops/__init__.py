@@ -56,7 +56,14 @@ from halfbyte.core.ops.move import concat_part, move
 from halfbyte.core.ops.norm import layer_norm, rms_norm
 from halfbyte.core.ops.operator import FUSED, OPERATORS, Operator, operator
 from halfbyte.core.ops.panels import matmul_batched, matmul_panels, pack_batched
-from halfbyte.core.ops.pool import average_pool, max_pool, resize_linear, resize_nearest, transpose
+from halfbyte.core.ops.pool import (
+    average_pool,
+    grid_sample,
+    max_pool,
+    resize_linear,
+    resize_nearest,
+    transpose,
+)
 from halfbyte.core.ops.quantized import (
     RANGE,
     add_quantized,
@@ -114,6 +121,7 @@ __all__ = [
     "gelu_hadamard_quantize",
     "gelu_quantize",
     "generalized_delta_rule",
+    "grid_sample",
     "group_query_attention",
     "hadamard",
     "hadamard_quantize",

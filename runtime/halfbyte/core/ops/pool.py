@@ -1,10 +1,11 @@
-"""Pooling and resizing of images with channels last: [images, rows, columns, channels].
+"""Pools, resizes and samples of images with channels last: [images, rows, columns, channels].
 
 Windows are those of :func:`halfbyte.core.ops.conv.conv2d`.
 """
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from halfbyte.core.ops.operator import operator
 F32 = npt.NDArray[np.float32]
 I32 = npt.NDArray[np.int32]
 Image = npt.NDArray[Any]
+FAR = 2**21  # elements, beyond which positions are not told apart
+PADDINGS = ("zeros", "border", "reflection")
 
 
 @operator(
@@ -116,3 +119,96 @@ def transpose(x: Image) -> Image:
     Source: ONNX Transpose.
     """
     return x.swapaxes(1, 2)
+
+
+@operator(
+    "GridSample",
+    "x:f32[n,d,h,v,c] grid:f32[n,p,r] -> y:f32[n,p,c]",
+    operations=lambda d: 2 * d["n"] * d["p"] * d["c"] * d["taps"] ** d["r"],
+    demands={
+        "taps 1, 2 or 4; padding 0, 1 or 2; align_corners 0 or 1": lambda d: (
+            d["taps"] in (1, 2, 4) and d["padding"] in (0, 1, 2) and d["align_corners"] in (0, 1)
+        ),
+        f"d, h and v of at most {FAR}": lambda d: max(d["d"], d["h"], d["v"]) <= FAR,
+        "r from 1 to 3, the axes left out of one element": lambda d: (
+            d["r"] in (1, 2, 3) and (d["d"], d["h"], d["v"])[: 3 - d["r"]] == (1,) * (3 - d["r"])
+        ),
+    },
+    like="average_pool",
+)
+def grid_sample(x: F32, grid: F32, *, taps: int, padding: int, align_corners: int) -> F32:
+    """y[n, i] = x[n] at the position grid[n, i], whose r numbers are along v, h and d.
+
+    They are -1 and 1 at the ends of an axis, their centers with `align_corners`, else their outer
+    edges. Along an axis count the nearest element (1 tap), two linearly, or four (cubic); outside
+    of it, those that PADDINGS[padding] names. Source: ONNX GridSample-20 with channels last.
+    """
+    return sampled(x, grid, taps, padding, align_corners)
+
+
+def sampled(x: Image, grid: Image, taps: int, padding: int, align_corners: int) -> Image:
+    """The same for x [n, d..., c] of any type and rank; only the nearest element of others."""
+    n, *sizes, c = x.shape
+    images = x.reshape(n, -1, c)
+    y: Image = np.zeros((), x.dtype)
+    axes = [
+        _taps(grid[..., -1 - axis], size, taps, padding, align_corners)
+        for axis, size in enumerate(sizes[len(sizes) - grid.shape[2] :])
+    ]
+    for choice in itertools.product(range(taps), repeat=len(axes)):
+        place: Image = np.zeros(grid.shape[:2], np.int64)
+        weight: Image = np.ones((), grid.dtype)
+        inside = np.ones(grid.shape[:2], np.bool_)
+        for (elements, weights), size, tap in zip(axes, sizes[-len(axes) :], choice, strict=True):
+            inside &= elements[tap] >= 0
+            place = place * size + elements[tap]
+            weight = weight * weights[tap]
+        values = images[np.arange(n)[:, None], np.where(inside, place, 0)]
+        if taps == 1:
+            return np.where(inside[..., None], values, y)
+        y = y + np.where(inside[..., None], values * weight[..., None], 0)
+    return y
+
+
+def _taps(
+    grid: Image, size: int, taps: int, padding: int, align_corners: int
+) -> tuple[list[Image], list[Image]]:
+    """Elements along an axis, -1 outside of it, and their weights; those of NaN are NaN."""
+    scale = np.float32(size - align_corners)
+    at = (grid + 1) / 2 * scale if align_corners else ((grid + 1) * scale - 1) / 2
+    at = np.clip(at, -FAR, FAR)
+    whole = np.rint(at) if taps == 1 else np.floor(at)
+    t = at - whole
+    weights: list[Image] = [1 - t, t] if taps == 2 else _cubic(t)
+    if taps == 1:
+        weights = [np.ones_like(t)]
+    first = np.where(np.isnan(whole), -4, whole - (taps == 4)).astype(np.int64)
+    elements = [
+        np.where(np.isnan(weight), 0, _padded(first + i, size, padding, align_corners))
+        for i, weight in enumerate(weights)
+    ]
+    return elements, weights
+
+
+def _padded(i: Image, size: int, padding: int, align_corners: int) -> Image:
+    """The elements of an axis that the padding has for elements i."""
+    turn = 2 * (size - align_corners)
+    inside = np.clip(i, 0, size - 1)
+    if padding == 0:
+        return np.where(inside == i, i, -1)
+    if padding == 1 or turn == 0:
+        return inside
+    away = i % turn
+    return np.where(away < size, away, turn - 1 + align_corners - away)
+
+
+def _cubic(t: Image) -> list[Image]:
+    """Keys's weights with a = -0.75 of the elements at -1, 0, 1 and 2, for positions after 0."""
+
+    def near(d: Image) -> Image:
+        return (np.float32(1.25) * d - np.float32(2.25)) * d * d + 1
+
+    def far(d: Image) -> Image:
+        return ((np.float32(-0.75) * d + np.float32(3.75)) * d - 6) * d + 3
+
+    return [far(t + 1), near(t), near(1 - t), far(2 - t)]

@@ -1,4 +1,4 @@
-"""Rules of Resize and Upsample over one to three spatial axes, computed with channels last."""
+"""Rules of Resize, Upsample and GridSample over one to three spatial axes, with channels last."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import numpy as np
 from halfbyte.core import ops
 from halfbyte.core.buffer import Buffer
 from halfbyte.core.dtypes import DTYPES
+from halfbyte.core.ops.pool import PADDINGS
 from halfbyte.onnx.capture import Capture
-from halfbyte.onnx.lowering.registry import lower
+from halfbyte.onnx.lowering.registry import MICROSOFT, lower
+from halfbyte.onnx.reference.interpolation import TAPS
 from halfbyte.onnx.reference.resize import (
     MODES,
     Axis,
@@ -23,7 +25,8 @@ from halfbyte.onnx.reference.resize import (
     simply_described,
     weights_of,
 )
-from halfbyte.onnx.values import Array, Operand, Value, sizes_of
+from halfbyte.onnx.sizes import is_named
+from halfbyte.onnx.values import Array, Operand, Value, key_of, sizes_of
 
 _TOGETHER = 4  # weights of a result along an axis, up to which two axes are interpolated at once
 _BLANK = np.zeros((), np.float32)
@@ -133,3 +136,29 @@ def _chosen(c: Capture, x: Buffer, down: Axis, across: Axis, method: Method) -> 
     as_bytes = x.view((*shape[:3], shape[3] * wide), "i8")
     y: Buffer = ops.resize_nearest(as_bytes, rows, columns)
     return y.view((shape[0], down.target, across.target, shape[3]), x.dtype)
+
+
+@lower("GridSample")
+@lower("GridSample", domain=MICROSOFT)
+def grid_sample(
+    c: Capture, x: Value | Array, grid: Value | Array, *, align_corners: int = 0,
+    mode: str = "linear", padding_mode: str = "zeros",
+) -> Value | None:  # fmt: skip
+    """Images of float32 of one to three spatial axes, at the positions of a grid."""
+    rank, taps = len(x.shape) - 2, TAPS.get(mode)
+    if key_of(x) != "f32" or key_of(grid) != "f32" or taps is None or not 1 <= rank <= 3:
+        return None
+    results = grid.shape[1:-1]
+    if len(grid.shape) != rank + 2 or padding_mode not in PADDINGS:
+        return None
+    if any(map(is_named, (*x.shape, *results))) or 0 in (*x.shape, *results):
+        return None
+    c.allow((*x.shape[:2], *results), x.numpy if isinstance(x, Value) else x.dtype)
+    image = c.channels_last(x if isinstance(x, Value) else c.value(c.constant(x)))
+    n, *sizes, channels = sizes_of(image)
+    y = ops.grid_sample(
+        image.view((n, *[1] * (3 - rank), *sizes, channels)),
+        c.plain(grid).view((n, math.prod(results), rank)),
+        taps=taps, padding=PADDINGS.index(padding_mode), align_corners=int(align_corners != 0),
+    )  # fmt: skip
+    return c.value_channels_last(y.view((n, *results, channels)))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from halfbyte.core.ops.pool import PADDINGS, sampled
 from halfbyte.errors import ProgramError
 from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference._numbers import (
@@ -61,61 +62,7 @@ def multilinear(x: Array, places: Sequence[Array]) -> Array:
     return total
 
 
-def _cubic(t: Array, a: float = -0.75) -> list[Array]:
-    """Weights of the elements at -1, 0, 1 and 2 for a position `t` after 0."""
-
-    def near(d: Array) -> Array:
-        return ((a + 2) * d - (a + 3)) * d * d + 1
-
-    def far(d: Array) -> Array:
-        return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-
-    return [far(t + 1), near(t), near(1 - t), far(2 - t)]
-
-
-def _reflected(places: Array, size: int, align_corners: int) -> Array:
-    """Positions outside an axis mirrored at its ends, as often as needed."""
-    low, high = (0.0, size - 1.0) if align_corners else (-0.5, size - 0.5)
-    span = high - low
-    if span == 0:
-        return np.zeros_like(places)
-    away = np.mod(places - low, 2 * span)
-    return low + np.where(away > span, 2 * span - away, away)
-
-
-def _looked_up(x: Array, places: Sequence[Array], padding: str, align_corners: int) -> Array:
-    """Elements at integer positions; `padding` says what is outside."""
-    index, inside = [], np.ones(places[0].shape, np.bool_)
-    for place, size in zip(places, x.shape[2:], strict=True):
-        if padding == "reflection":
-            place = _reflected(place, size, align_corners)
-        at, within = bounded(place, size)
-        index.append(at)
-        inside &= within
-    values = gather(x, index)
-    if padding != "zeros":
-        return values
-    return np.where(inside[:, None], values, np.zeros((), x.dtype))
-
-
-def _sampled(x: Array, places: list[Array], mode: str, padding: str, align_corners: int) -> Array:
-    if mode == "nearest":
-        return _looked_up(x, [np.rint(p) for p in places], padding, align_corners)
-    total = np.zeros((*x.shape[:2], places[0].shape[1]), x.dtype)
-    bases = [np.floor(p) for p in places]
-    if mode == "linear":
-        taps = [[1 - (p - b), p - b] for p, b in zip(places, bases, strict=True)]
-        first = 0
-    else:
-        taps, first = [_cubic(p - b) for p, b in zip(places, bases, strict=True)], -1
-    for choice in itertools.product(range(len(taps[0])), repeat=len(places)):
-        at = [base + first + i for base, i in zip(bases, choice, strict=True)]
-        weight = math.prod((tap[i] for tap, i in zip(taps, choice, strict=True)), start=np.ones(()))
-        total += _looked_up(x, at, padding, align_corners) * weight[:, None].astype(x.dtype)
-    return total
-
-
-MODES = {"bilinear": "linear", "bicubic": "cubic"}  # of version 16
+TAPS = {"nearest": 1, "linear": 2, "cubic": 4, "bilinear": 2, "bicubic": 4}  # version 16's last
 
 
 def _at_grid(x: Array, grid: Array, **attributes: Any) -> _shapes.Shape:
@@ -141,30 +88,20 @@ def grid_sample(
     rank = x.ndim - 2
     if rank < 1 or grid.ndim != x.ndim or grid.shape[-1] != rank or len(grid) != len(x):
         raise ProgramError(f"input {list(x.shape)} and grid {list(grid.shape)} do not fit")
-    mode = MODES.get(mode, mode)
-    if mode not in ("linear", "nearest", "cubic"):
+    if mode not in TAPS:
         raise ProgramError(f"mode {mode!r}: expected linear, nearest, cubic")
-    if padding_mode not in ("zeros", "border", "reflection"):
+    if padding_mode not in PADDINGS:
         raise ProgramError(f"padding_mode {padding_mode!r}: expected zeros, border, reflection")
-    results = grid.shape[1:-1]
+    results, dtype = grid.shape[1:-1], x.dtype
     fitting((*x.shape[:2], *results), 8)
+    if mode != "nearest":
+        x = x.astype(np.float64 if dtype.kind in "iu" else widened(x).dtype)
     points = widened(grid).reshape(len(x), -1, rank)
-    values = (
-        x
-        if mode == "nearest"
-        else x.astype(np.float64 if x.dtype.kind in "iu" else widened(x).dtype)
-    )
-    places = []
-    for axis, size in enumerate(x.shape[2:]):
-        p = points[..., rank - 1 - axis]
-        p = (p + 1) / 2 * (size - 1) if align_corners else ((p + 1) * size - 1) / 2
-        if padding_mode == "border" and mode != "cubic":
-            p = np.clip(p, 0, size - 1)
-        elif padding_mode == "reflection" and mode != "cubic":
-            p = np.clip(_reflected(p, size, align_corners), 0, size - 1)
-        places.append(p)
-    samples = _sampled(values, places, mode, padding_mode, align_corners)
-    return rounded(samples.reshape(*x.shape[:2], *results), x.dtype)
+    samples = sampled(
+        np.moveaxis(x, 1, -1), points, TAPS[mode], PADDINGS.index(padding_mode),
+        int(align_corners != 0),
+    )  # fmt: skip
+    return rounded(np.moveaxis(samples, -1, 1).reshape(*x.shape[:2], *results), dtype)
 
 
 def _grid(theta: Array, size: Array, **attributes: Any) -> _shapes.Shape:

@@ -70,7 +70,7 @@ static inline vf vf_cmp_ge(vf x, vf y) {
 /* isa/shared/steps.h describes it */
 #define vf_scaled vf_scaled
 static inline vf vf_scaled(vf y, vf shifted) {
-  return _mm512_scalef_ps(y, _mm512_sub_ps(shifted, _mm512_set1_ps(12582912.0f)));
+  return _mm512_scalef_ps(y, _mm512_sub_ps(shifted, _mm512_set1_ps(12582912.0f + 254)));
 }
 
 /* The other lane of each pair, plus this one, or minus it where `minus` has a bit */
