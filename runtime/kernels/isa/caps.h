@@ -7,13 +7,15 @@
  *   - PRODUCT_TILES, a list of TILES(parts, rows): the tiles of float products (linear/panels.inc),
  *     the rows of a tile by the number of registers for its columns;
  *   - UNROLL_INT8, UNROLL or nothing: whether INT8_ROWS sums fit into registers;
+ *   - UNROLL_BLOCKS, the same for the blocks of a span, of linear/codes_rows_scaled.inc;
  *   - files, where bodies differ by more than numbers:
  *       PACKED_TILES_FILE         linear/tiles_body.inc, or wide_body.inc if a register holds
  *                                 sixteen rows
  *       FLOAT_TILES_FILE          linear/float_tiles_body.inc, or float_halves_body.inc if a
  *                                 register holds eight numbers
  *       UNPACKED_PRODUCTS_FILE    linear/unpacked.inc, or not_unpacked.inc
- *       CODES_ROWS_FILE           linear/codes_rows.inc, or no_codes_rows.inc
+ *       CODES_ROWS_FILE           linear/codes_rows.inc, codes_rows_scaled.inc or _whole.inc by the
+ *                                 rows in a register, or no_codes_rows.inc
  *       QUANTIZED_TILES_FILE      conv/quantized_tiles.inc, or quantized_wide.inc if 16-bit
  *                                 integers are multiplied
  *       DEPTHWISE_QUANTIZED_FILE  conv/depthwise_pairs.inc for the same case, or
@@ -43,6 +45,7 @@ TILING(UNPACKED_SPAN)        /* columns that are unpacked at a time */
 TILING(UNPACKED_ONLY)        /* whether unpacked tiles are always the better ones */
 TILING(FETCH_STREAMS)        /* whether prefetching the next data is worth it; 2: unless it is in
                                 a single stream */
+TILING(FETCH_AHEAD)          /* bytes by which a single stream is prefetched; 0: hardware does so */
 TILING(PEAK)                 /* independent sums in the benchmark's products (linear/peak.inc) */
 
 /* ---- float products: linear/panels.inc, linear/float.inc ---- */

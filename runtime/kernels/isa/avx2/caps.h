@@ -5,7 +5,7 @@
 #include "isa/shared/avx2_caps.h"
 
 /* Bytes are widened to 16 bits before they are multiplied. */
-enum { BYTE_PRODUCTS = 0, UNPACKED_FASTER = 1 };
+enum { BYTE_PRODUCTS = 0, UNPACKED_FASTER = 1, FETCH_AHEAD = 3072 };
 #define UNPACKED_PRODUCTS_FILE "linear/unpacked.inc"
 #define QUANTIZED_TILES_FILE "conv/quantized_wide.inc"
 #define DEPTHWISE_QUANTIZED_FILE "conv/depthwise_pairs.inc"

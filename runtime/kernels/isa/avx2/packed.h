@@ -120,8 +120,14 @@ static inline pi pi_dot_half(const pw* w, int half, const i8* x, pi start) {
                             _mm256_madd_epi16(dot_eight(w, 4 * half + 2, x), one));
   return _mm256_add_epi32(sum, start);
 }
-/* for codes_rows.inc: values below 32, below 128, and signed */
+/* for codes_rows.inc: values of two bits, below 32, below 128, and signed */
 enum { OFFSET_15 = 16, APART_63 = 1, OFFSET_63 = 64, APART_127 = 1, OFFSET_127 = 0 };
+enum { TWOS_AS_FOURS = 1 };
+static inline pi pi_dot_half_3(const pw* w, int half, const i8* x, pi start) {
+  __m256i fours = _mm256_srai_epi16(dot_eight(w, 4 * half + 2, x), 2);
+  __m256i sum = _mm256_add_epi16(dot_eight(w, 4 * half, x), fours);
+  return _mm256_add_epi32(_mm256_madd_epi16(sum, _mm256_set1_epi16(1)), start);
+}
 static inline pi pi_dot_half_31(const pw* w, int half, const i8* x, pi start) {
   __m256i sum = _mm256_add_epi16(dot_eight(w, 4 * half, x), dot_eight(w, 4 * half + 2, x));
   return _mm256_add_epi32(_mm256_madd_epi16(sum, _mm256_set1_epi16(1)), start);
@@ -247,11 +253,26 @@ INLINE void dot_unpacked_4(pi* dots, const uint8_t* w, const i8* x, const i32* s
 #undef ADD_PRODUCTS
 #endif
 #define QUANTIZED_OF(w, i) w.q[i]
+static inline __m128i eight_bytes(const void* bytes, int part) {
+  return _mm_loadl_epi64((const __m128i*)((const uint8_t*)bytes + 8 * part));
+}
+static inline pf pf_load_low4(const uint8_t* bytes, int part) {
+  __m256i low = _mm256_set1_epi32(15), v = _mm256_cvtepu8_epi32(eight_bytes(bytes, part));
+  return _mm256_cvtepi32_ps(_mm256_and_si256(v, low));
+}
+static inline pf pf_load_high4(const uint8_t* bytes, int part) {
+  __m256i high = _mm256_set1_epi32(0xF0), v = _mm256_cvtepu8_epi32(eight_bytes(bytes, part));
+  return _mm256_cvtepi32_ps(_mm256_and_si256(v, high));
+}
+static inline pf pf_load_i8(const i8* bytes, int part) {
+  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(eight_bytes(bytes, part)));
+}
 static inline pf pf_zero(void) { return _mm256_setzero_ps(); }
 static inline pf pf_scales(const f16* d, int part) {
   return _mm256_cvtph_ps(load_16(d + 8 * part));
 }
 static inline pf pf_load(const float* p) { return _mm256_loadu_ps(p); }
+static inline pf pf_mul(pf a, pf b) { return _mm256_mul_ps(a, b); }
 static inline pf pf_half(vf v, int half) { return half ? v.b : v.a; }
 static inline pf pf_add_scaled(pf sum, pf v, float by) {
   return _mm256_add_ps(sum, _mm256_mul_ps(v, _mm256_set1_ps(by)));

@@ -4,9 +4,16 @@
 #define HALFBYTE_ISA_AVX512VNNI_CAPS_H
 
 /* kinds of products */
-enum { REGISTER_LANES = 16, BYTE_PRODUCTS = 1, UNPACKED_FASTER = 0, FETCH_STREAMS = 2 };
+enum {
+  REGISTER_LANES = 16,
+  BYTE_PRODUCTS = 1,
+  UNPACKED_FASTER = 0,
+  FETCH_STREAMS = 2,
+  FETCH_AHEAD = 0
+};
 #define PACKED_TILES_FILE "linear/wide_body.inc"
 #define CODES_ROWS_FILE "linear/codes_rows_whole.inc"
+#define UNROLL_BLOCKS UNROLL
 #define UNPACKED_PRODUCTS_FILE "linear/not_unpacked.inc"
 #define QUANTIZED_TILES_FILE "conv/quantized_tiles.inc"
 #define DEPTHWISE_QUANTIZED_FILE "conv/depthwise_no_pairs.inc"

@@ -119,6 +119,16 @@ static inline pi wide_dot(pi sum, __m512i quantized, __m512i four) {
 #include "isa/shared/rows_alike.h"
 #include "isa/shared/codes.h"
 #include "isa/shared/whole.h"
+static inline pf pf_load_low4(const uint8_t* p, int part) {
+  (void)part;
+  return vf_load_low4(p);
+}
+static inline pf pf_load_high4(const uint8_t* p, int part) {
+  vf numbers =
+      _mm512_setr_ps(0, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240);
+  (void)part;
+  return _mm512_permutexvar_ps(_mm512_srli_epi32(_mm512_cvtepu8_epi32(load_16(p)), 4), numbers);
+}
 
 #include "isa/shared/dots.h"
 #include "isa/shared/dots_of_fours.h"

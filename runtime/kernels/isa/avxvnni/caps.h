@@ -4,7 +4,7 @@
 
 #include "isa/shared/avx2_caps.h"
 
-enum { BYTE_PRODUCTS = 1, UNPACKED_FASTER = 0 };
+enum { BYTE_PRODUCTS = 1, UNPACKED_FASTER = 0, FETCH_AHEAD = 0 };
 #define UNPACKED_PRODUCTS_FILE "linear/not_unpacked.inc"
 #define QUANTIZED_TILES_FILE "conv/quantized_tiles.inc"
 #define DEPTHWISE_QUANTIZED_FILE "conv/depthwise_no_pairs.inc"

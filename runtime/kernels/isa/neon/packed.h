@@ -103,7 +103,8 @@ static inline pi pi_dot_half(const pw* w, int half, const i8* x, pi start) {
 #include "isa/shared/rows_alike.h"
 #else
 /* for codes_rows.inc */
-enum { APART_63 = 0, APART_127 = 1 };
+enum { APART_63 = 0, APART_127 = 1, TWOS_AS_FOURS = 0 };
+#define pi_dot_half_3 pi_dot_half
 #define pi_dot_half_31 pi_dot_half
 #define pi_dot_half_127 pi_dot_half
 #define pi_dot_half_255 pi_dot_half_q8_0

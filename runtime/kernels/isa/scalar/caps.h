@@ -3,7 +3,13 @@
 #define HALFBYTE_ISA_SCALAR_CAPS_H
 
 /* kinds of products */
-enum { REGISTER_LANES = 1, BYTE_PRODUCTS = 0, UNPACKED_FASTER = 0, FETCH_STREAMS = 1 };
+enum {
+  REGISTER_LANES = 1,
+  BYTE_PRODUCTS = 0,
+  UNPACKED_FASTER = 0,
+  FETCH_STREAMS = 1,
+  FETCH_AHEAD = 0
+};
 #define PACKED_TILES_FILE "linear/tiles_body.inc"
 #define CODES_ROWS_FILE "linear/no_codes_rows.inc"
 #define UNPACKED_PRODUCTS_FILE "linear/not_unpacked.inc"

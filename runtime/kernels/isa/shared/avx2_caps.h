@@ -6,7 +6,8 @@
 /* kinds of products */
 enum { REGISTER_LANES = 8, FETCH_STREAMS = 2 };
 #define PACKED_TILES_FILE "linear/tiles_body.inc"
-#define CODES_ROWS_FILE "linear/codes_rows.inc"
+#define CODES_ROWS_FILE "linear/codes_rows_scaled.inc"
+#define UNROLL_BLOCKS
 
 /* integer products on packed rows */
 enum {

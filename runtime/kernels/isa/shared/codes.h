@@ -8,8 +8,8 @@
 #ifndef HALFBYTE_ISA_SHARED_CODES_H
 #define HALFBYTE_ISA_SHARED_CODES_H
 
-/* Values of 32 codes of `bits` bits of each row, plus `offset`; codes of two bits are the values.
- */
+/* Values of 32 codes of `bits` bits of each row, plus `offset`; codes of two bits are the values,
+ * or four times those where TWOS_AS_FOURS is 1, in every second pair of registers. */
 INLINE pw pw_load_codes(const uint8_t* quantized, int part, const i8* table, int offset, int bits) {
   pb four[4], values = pb_table(table, offset);
   pw w;
@@ -22,9 +22,11 @@ INLINE pw pw_load_codes(const uint8_t* quantized, int part, const i8* table, int
     UNROLL for (int k = 0; k < 3; k++) { four[k] &= pb_set(0x77); }
   }
   UNROLL for (int k = 0; k < 8; k++) {
-    pb code = bits == 2 ? pb_shift(four[k % 2], k / 2 * 2) : pb_shift(four[k % 4], k / 4 * 4);
+    int fours = bits == 2 && TWOS_AS_FOURS && k / 2 % 2;
+    int shift = bits == 2 ? k / 2 * 2 - 2 * fours : k / 4 * 4;
+    pb code = pb_shift(four[bits == 2 ? k % 2 : k % 4], shift);
     if (bits != 3 || !LOW_CODES) {
-      code &= pb_set(bits == 2 ? 3 : 15);
+      code &= pb_set(bits == 2 ? 3 << 2 * fours : 15);
     }
     w.q[k] = (__typeof__(w.q[k]))(bits == 2 ? code : pb_look_up(values, code));
   }
@@ -36,6 +38,7 @@ INLINE pw pw_load_codes(const uint8_t* quantized, int part, const i8* table, int
   INLINE void name(pi* dots, const pw* w, const i8* x) {                                           \
     UNROLL for (int half = 0; half < 2; half++) { dots[half] = dot_half(w, half, x, dots[half]); } \
   }
+HALVES(pi_add_halves_3, pi_dot_half_3)
 HALVES(pi_add_halves_31, pi_dot_half_31)
 HALVES(pi_add_halves_127, pi_dot_half_127)
 HALVES(pi_add_halves_255, pi_dot_half_255)

@@ -4,7 +4,7 @@
 #define HALFBYTE_ISA_SHARED_NEON_CAPS_H
 
 /* kinds of products */
-enum { REGISTER_LANES = 4, UNPACKED_FASTER = 0, FETCH_STREAMS = 1 };
+enum { REGISTER_LANES = 4, UNPACKED_FASTER = 0, FETCH_STREAMS = 1, FETCH_AHEAD = 0 };
 #define PACKED_TILES_FILE "linear/tiles_body.inc"
 #define CODES_ROWS_FILE "linear/codes_rows.inc"
 #define UNPACKED_PRODUCTS_FILE "linear/not_unpacked.inc"

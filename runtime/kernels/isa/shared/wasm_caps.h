@@ -4,7 +4,7 @@
 #define HALFBYTE_ISA_SHARED_WASM_CAPS_H
 
 /* kinds of products */
-enum { REGISTER_LANES = 4, FETCH_STREAMS = 0 };
+enum { REGISTER_LANES = 4, FETCH_STREAMS = 0, FETCH_AHEAD = 0 };
 #define PACKED_TILES_FILE "linear/tiles_body.inc"
 #define UNPACKED_PRODUCTS_FILE "linear/unpacked.inc"
 #define QUANTIZED_TILES_FILE "conv/quantized_tiles.inc"

@@ -8,6 +8,10 @@ static inline pf pf_scales(const f16* d, int part) {
   return vf_load_f16(d);
 }
 static inline pf pf_load(const float* p) { return vf_load(p); }
+static inline pf pf_load_i8(const i8* p, int part) {
+  (void)part;
+  return vf_load_i8(p);
+}
 static inline pf pf_add_scaled(pf sum, pf v, float by) {
   return vf_add(sum, vf_mul(v, vf_set(by)));
 }
@@ -16,6 +20,7 @@ static inline pf pf_add_product(pf sum, pf scale, float by, pi dots) {
   return vf_add(sum, vf_mul(vf_mul(scale, vf_set(by)), vf_convert(dots)));
 }
 static inline pf pf_set(float x) { return vf_set(x); }
+static inline pf pf_mul(pf a, pf b) { return vf_mul(a, b); }
 static inline pf pf_add(pf a, pf b) { return vf_add(a, b); }
 static inline pf pf_max(pf a, pf b) { return vf_max(a, b); }
 static inline pf pf_fma(pf a, pf b, pf c) { return vf_fma(a, b, c); }

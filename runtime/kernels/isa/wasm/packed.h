@@ -455,6 +455,7 @@ INLINE void add_halves(pi* dots, const pw* w, int is_signed, const i8* x) {
 static inline void pi_add_halves_127(pi* dots, const pw* w, const i8* x) {
   add_halves(dots, w, 0, x);
 }
+#define pi_add_halves_3 pi_add_halves_127
 #define pi_add_halves_31 pi_add_halves_127
 static inline void pi_add_halves_255(pi* dots, const pw* w, const i8* x) {
   add_halves(dots, w, 1, x);
