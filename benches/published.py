@@ -180,7 +180,8 @@ def predict(figure: Figure, published: Published) -> Row:
     draws = Draws(np.random.default_rng(0), DRAWS)
     speed = Speed(planned, profile, draws, position=figure.tokens, prompt=figure.tokens)
     rates = Processor(profile, figure.threads or fast_cores(profile), draws).rates()
-    rates = replace(rates, launch=OPERATORS * rates.launch)
+    launch, meeting = OPERATORS * rates.launch, OPERATORS * rates.meeting
+    rates = replace(rates, launch=launch, meeting=meeting)
     chosen = speed.prompt if figure.test == "prompt" else speed.token
     return Row(figure, Spread.of(1 / chosen.seconds(rates)))
 

@@ -33,7 +33,7 @@ def popular(rows: Sequence[dict[str, Any]]) -> str:
             row["model"], row["type"], f"{row['weights'] / 1e6:.0f} M", f"{row['file'] / 1e6:.0f}",
             _spent(*row["quantize"]), _spent(*row["answer"]),
             row["tab"].get("reason") or _spent(row["tab"]["seconds"], row["tab"]["bytes"]),
-            row["date"],
+            row["date"][5:],
         ]
         for row in rows
     ]  # fmt: skip

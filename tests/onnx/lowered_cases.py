@@ -764,6 +764,7 @@ def samples() -> Iterator[Case]:
     yield case("GridSample", image, grid, known=[1], mode="cubic", opset=22, label="known")
     yield case("GridSample", N.f(1, 2, 3, 4, 5), 0.7 * N.f(1, 2, 3, 2, 3), mode="linear", opset=20,
                padding_mode="reflection", label="volume")  # fmt: skip
+    yield microsoft("GridSample", image, grid, known=[1], mode="bicubic", label="contrib")
 
 
 def all_cases() -> list[Case]:

@@ -27,6 +27,7 @@ F64 = npt.NDArray[np.float64]
 # Data that exists before a run
 _HELD = frozenset({Kind.WEIGHT, Kind.CACHE, Kind.STATE, Kind.WINDOW})
 _MULTIPLIED = _HELD | {Kind.CONSTANT}  # a graph's packed weights are constants
+_SHARED = 1 << 16  # bytes or operations of an instruction: runtime/kernels/run.c shares no fewer
 
 
 @dataclass
@@ -163,6 +164,8 @@ class Rates:
         Seconds that an instruction, and a run, take besides the work.
     waiting : float64 [draws]
         Time that cores wait for the last one, relative to the time of their operations.
+    meeting : float64 [draws]
+        Seconds that an instruction of a run which cores share takes besides.
     """
 
     int8: F64
@@ -172,6 +175,7 @@ class Rates:
     launch: F64
     call: F64
     waiting: F64 | float = 0.0
+    meeting: F64 | float = 0.0
 
 
 @dataclass(frozen=True)
@@ -247,6 +251,9 @@ class Cost:
                 kinds.append(_Kind(kind, peak, work.calls, amount, holds))
         self._kinds = kinds
         self._launches = sum(kind.calls for kind in kinds)
+        kernels_work = [work for kind, work in self.work.items() if kind != HOST]
+        shared = any(work.amount >= _SHARED * work.calls for work in kernels_work)
+        self._meetings = sum(work.calls for work in kernels_work) if shared else 0
         # Operations of kinds that read nothing from memory add up, which is fast.
         self._reading = [kind for kind in kinds if kind.holds.any()]
         self._computing: dict[tuple[str, bool], F64] = {}
@@ -259,6 +266,7 @@ class Cost:
         """Seconds [draws] of one run, with a call for each operator that NumPy runs."""
         per = _per_operation(rates)
         total: F64 = self._calls * rates.call + self._launches * rates.launch
+        total = total + self._meetings * rates.meeting
         for peak, amount in self._computing.items():
             total = total + amount * per[peak]
         for kind in self._reading:
@@ -272,6 +280,7 @@ class Cost:
             (
                 kind.name,
                 kind.calls * rates.launch
+                + (kind.calls * rates.meeting if self._meetings and kind.name != HOST else 0)
                 + np.maximum(kind.amount * per[kind.peak], kind.holds / rates.memory),
             )
             for kind in self._kinds

@@ -52,6 +52,12 @@ def fast_cores(profile: Profile) -> int:
     return sum(int(c.cores.value) for c in profile.clusters if _rate(c) >= least)
 
 
+def _meeting(draws: Draws) -> F64:
+    """Microseconds [draws]; drawn apart, so that no other number depends on it."""
+    random = draws.random.spawn(1)[0] if draws.random is not None else None
+    return Draws(random, draws.count)(_MEETING)
+
+
 class Processor:
     """The rates of a device's cores at given frequencies.
 
@@ -81,8 +87,8 @@ class Processor:
             busy = self._core_bandwidth / self._bandwidth * _rate(cluster) / fastest
             self._idle *= (1 - busy) ** int(cluster.cores.value)
         self._launch = draws(profile.overhead.launch_us) * 1e-6
-        self._meeting = draws(_MEETING) * 1e-6
         self._call = draws(profile.overhead.call_us) * 1e-6
+        self._meeting = _meeting(draws) * 1e-6
 
     def rates(
         self,
@@ -94,9 +100,9 @@ class Processor:
         A slower core also reads memory more slowly, and one with fewer pipes has fewer cache lines
         outstanding. Cores leave the memory idle independently of each other, and all together read
         at its bandwidth. Threads meet for each instruction, in a time that grows with each doubling
-        of them. They claim chunks of its work, at least `_CHUNKS` for each; at its end they wait
-        for the last chunk, on average half of one on the slowest core. `counts` [draws], for each
-        of `used`, are the cores that compute, by default all.
+        of them, unless none is worth sharing. They claim chunks of its work, at least `_CHUNKS` for
+        each; at its end they wait for the last chunk, on average half of one on the slowest core.
+        `counts` [draws], for each of `used`, are the cores that compute, by default all.
         """
         if frequencies is None:
             frequencies = [np.full_like(self._call, cores.highest) for cores in self.used]
@@ -120,8 +126,8 @@ class Processor:
         meeting = self._meeting * np.log2(np.maximum(computing, 1))
         return Rates(
             int8, float32, np.minimum(memory, together), computing,
-            (self._launch + meeting) / slowest, self._call / slowest,
-            (int8 / least - 1) / (2 * _CHUNKS * computing),
+            self._launch / slowest, self._call / slowest,
+            (int8 / least - 1) / (2 * _CHUNKS * computing), meeting / slowest,
         )  # fmt: skip
 
 

@@ -241,16 +241,6 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "logits_scaling": 0.5,
     },
     "jais2": {"model_type": "jais2", "num_key_value_heads": 4, "layer_norm_eps": 1e-5},
-    "llama4": {
-        "model_type": "llama4_text",
-        "num_hidden_layers": 2,
-        "head_dim": 16,
-        "intermediate_size_mlp": 48,
-        "no_rope_layers": [1, 1],
-        "moe_layers": [],
-        "attention_chunk_size": CONTEXT,
-        "tie_word_embeddings": True,
-    },
     "vaultgemma": {
         "model_type": "vaultgemma",
         "num_hidden_layers": 2,
@@ -898,6 +888,16 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "a_low_rank_dim": 16,
         "v_low_rank_dim": 8,
         "gate_low_rank_dim": 40,
+    },
+    "llama4": {
+        "model_type": "llama4_text",
+        "num_hidden_layers": 2,
+        "head_dim": 16,
+        "intermediate_size_mlp": 48,
+        "no_rope_layers": [1, 1],
+        "moe_layers": [],
+        "attention_chunk_size": CONTEXT,
+        "tie_word_embeddings": True,
     },
 }
 

@@ -129,9 +129,10 @@ def transpose(x: Image) -> Image:
         "taps 1, 2 or 4; padding 0, 1 or 2; align_corners 0 or 1": lambda d: (
             d["taps"] in (1, 2, 4) and d["padding"] in (0, 1, 2) and d["align_corners"] in (0, 1)
         ),
-        f"d, h and v of at most {FAR}": lambda d: max(d["d"], d["h"], d["v"]) <= FAR,
-        "r from 1 to 3, the axes left out of one element": lambda d: (
-            d["r"] in (1, 2, 3) and (d["d"], d["h"], d["v"])[: 3 - d["r"]] == (1,) * (3 - d["r"])
+        f"r from 1 to 3, axes of at most {FAR} elements, those left out of one": lambda d: (
+            d["r"] in (1, 2, 3)
+            and max(d["d"], d["h"], d["v"]) <= FAR
+            and (d["d"], d["h"], d["v"])[: 3 - d["r"]] == (1,) * (3 - d["r"])
         ),
     },
     like="average_pool",

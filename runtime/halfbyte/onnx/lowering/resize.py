@@ -67,6 +67,8 @@ def _blank(x: Value) -> Array:
 
 def _resized(c: Capture, x: Value, axes: Sequence[Axis], method: Method) -> Value | None:
     """Spatial axes resized two at a time; None where another axis is."""
+    if method.mode not in ("nearest", "linear", "cubic"):
+        return None
     if copied(axes, method):
         return x
     rank = len(x.shape)
@@ -74,8 +76,6 @@ def _resized(c: Capture, x: Value, axes: Sequence[Axis], method: Method) -> Valu
     if rank not in (3, 4, 5) or not x.size or not math.prod(targets):
         return None
     if not (axes[0].same and axes[1].same) or method.transformation == "tf_crop_and_resize":
-        return None
-    if method.mode not in ("nearest", "linear", "cubic"):
         return None
     if method.mode != "nearest" and x.dtype != "f32":
         return None
