@@ -12,17 +12,16 @@ import numpy.typing as npt
 from halfbyte.core.passes.stream_weights import streamed_bytes
 from halfbyte.device.cost import F64, Cost, Rates
 from halfbyte.device.profile import Cluster, Profile
-from halfbyte.device.quantity import Draws, Multiple, Quantity
+from halfbyte.device.quantity import Draws
 from halfbyte.text.planning import Plan
 
 Flags = bool | npt.NDArray[np.bool_]  # of all draws, or of each
 
 HELD, PROMPT = 256, 128  # tokens in the context, and of a prompt, for which a speed is given
 _CHUNKS = 4  # as in runtime/kernels/run.c
-# Microseconds of an instruction for each doubling of the threads
-_MEETING = Multiple.of(
-    Quantity(1.2, 0.4, 3.6, "small models with many threads in benches/published.toml")
-)
+# Microseconds of an instruction for each doubling of the threads, from small models with many
+# threads in benches/published.toml
+_MEETING = 1.2
 _FAST = 0.3  # of the fastest core: slower ones would slow the others down more than they help
 
 
@@ -50,12 +49,6 @@ def fast_cores(profile: Profile) -> int:
     """The number of cores not much slower than the fastest: halfbyte's default for threads."""
     least = _FAST * max(map(_rate, profile.clusters))
     return sum(int(c.cores.value) for c in profile.clusters if _rate(c) >= least)
-
-
-def _meeting(draws: Draws) -> F64:
-    """Microseconds [draws]; drawn apart, so that no other number depends on it."""
-    random = draws.random.spawn(1)[0] if draws.random is not None else None
-    return Draws(random, draws.count)(_MEETING)
 
 
 class Processor:
@@ -88,7 +81,6 @@ class Processor:
             self._idle *= (1 - busy) ** int(cluster.cores.value)
         self._launch = draws(profile.overhead.launch_us) * 1e-6
         self._call = draws(profile.overhead.call_us) * 1e-6
-        self._meeting = _meeting(draws) * 1e-6
 
     def rates(
         self,
@@ -123,7 +115,7 @@ class Processor:
             slowest = np.where(count > 0, np.minimum(slowest, share), slowest)
             least = np.where(count > 0, np.minimum(least, cores.int8 * hertz), least)
         together = self._bandwidth * (1 - idle) / (1 - self._idle)
-        meeting = self._meeting * np.log2(np.maximum(computing, 1))
+        meeting = _MEETING * 1e-6 * np.log2(np.maximum(computing, 1))
         return Rates(
             int8, float32, np.minimum(memory, together), computing,
             self._launch / slowest, self._call / slowest,
