@@ -12,7 +12,7 @@ import numpy.typing as npt
 from halfbyte.core.passes.stream_weights import streamed_bytes
 from halfbyte.device.cost import F64, Cost, Rates
 from halfbyte.device.profile import Cluster, Profile
-from halfbyte.device.quantity import Draws
+from halfbyte.device.quantity import Draws, Multiple, Quantity
 from halfbyte.text.planning import Plan
 
 Flags = bool | npt.NDArray[np.bool_]  # of all draws, or of each
@@ -21,7 +21,7 @@ HELD, PROMPT = 256, 128  # tokens in the context, and of a prompt, for which a s
 _CHUNKS = 4  # as in runtime/kernels/run.c
 # Microseconds of an instruction for each doubling of the threads, from small models with many
 # threads in benches/published.toml
-_MEETING = 1.2
+_MEETING = Multiple.of(Quantity(1.2, 0.4, 3.6))
 _FAST = 0.3  # of the fastest core: slower ones would slow the others down more than they help
 
 
@@ -79,6 +79,8 @@ class Processor:
         for cluster in profile.clusters:
             busy = self._core_bandwidth / self._bandwidth * _rate(cluster) / fastest
             self._idle *= (1 - busy) ** int(cluster.cores.value)
+        # Nominal where threads meet: draws of a device would else depend on their number
+        self._meeting = (draws if threads == 1 else Draws())(_MEETING) * 1e-6
         self._launch = draws(profile.overhead.launch_us) * 1e-6
         self._call = draws(profile.overhead.call_us) * 1e-6
 
@@ -115,7 +117,7 @@ class Processor:
             slowest = np.where(count > 0, np.minimum(slowest, share), slowest)
             least = np.where(count > 0, np.minimum(least, cores.int8 * hertz), least)
         together = self._bandwidth * (1 - idle) / (1 - self._idle)
-        meeting = _MEETING * 1e-6 * np.log2(np.maximum(computing, 1))
+        meeting = self._meeting * np.log2(np.maximum(computing, 1))
         return Rates(
             int8, float32, np.minimum(memory, together), computing,
             self._launch / slowest, self._call / slowest,
