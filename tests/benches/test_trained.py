@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from benches.trained import random_scales
 from tests.quantize.test_rotation import logits
 from tests.text.architectures import models
-from tools.get_smollm2 import random_scales
 
 from halfbyte.text.opening import open_model
 
