@@ -37,7 +37,7 @@ def test_files_import_five_names_at_most(tool: ModuleType, isa: str) -> None:
     assert tool.imports(data) <= tool.ALLOWED_IMPORTS
     assert "memory" in tool.imports(data)
     assert len(data) <= tool.MAX_BYTES
-    assert len(zlib.compress(data, 9)) <= 88_000
+    assert len(zlib.compress(data, 9)) <= 90_500
     assert data[8] == 0  # the first section is custom:
     assert data[10:19] == b"\x08dylink.0"[:9]  # it makes the file a side module
 
@@ -45,7 +45,7 @@ def test_files_import_five_names_at_most(tool: ModuleType, isa: str) -> None:
 def test_the_files_are_small() -> None:
     """All three together, as they are in a wheel."""
     files = [(wasm.folder() / name).read_bytes() for name in wasm.FILES.values()]
-    assert sum(len(zlib.compress(data, 9)) for data in files) <= 231_000
+    assert sum(len(zlib.compress(data, 9)) for data in files) <= 235_000
 
 
 @pytest.mark.parametrize("isa", wasm.FILES)
