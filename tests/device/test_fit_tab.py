@@ -17,7 +17,7 @@ from halfbyte.cli.fit import _verdict
 from halfbyte.core.ops.operator import OPERATORS
 from halfbyte.device.fit import Fitter, Need
 from halfbyte.device.graphs import GraphFitter, GraphNeed
-from halfbyte.device.kernels import ROWS, usual_kernels
+from halfbyte.device.kernels import ROWS, arm_kernels, usual_kernels
 from halfbyte.device.profile import Profile, load_profile
 from halfbyte.device.quantity import Quantity
 from halfbyte.device.room import Fit
@@ -175,6 +175,21 @@ def test_native_measurements_are_not_used_for_tabs() -> None:
     assert result.kernels == usual_tab().kernels
     ratio = result.overhead.call_us.value / profile.overhead.call_us.value
     assert ratio == pytest.approx(usual_tab().call.value)
+
+
+def test_a_tab_is_no_surer_than_an_app() -> None:
+    """Factors on what Arm's cores reach belong to the device, so its tab has their ranges too."""
+    app = load_profile("pixel-6")
+    tab = in_tab(app)
+    scaled = arm_kernels(app.instructions)
+    factors = [kind for kind in tab.kernels if kind in scaled]
+    assert "matmul_int8_q4_0" in factors
+    for kind in factors:
+        for part in ("prompt", "token", "memory"):
+            here, there = getattr(tab.kernels[kind], part), getattr(app.fractions[kind], part)
+            assert here.value == getattr(usual_tab().kernels[kind], part).value
+            assert here.low / here.value < there.low / there.value
+            assert here.high / here.value > there.high / there.value
 
 
 def graph(tmp_path: Path, megabytes: float, sizes: Mapping[str, int]) -> Fit[GraphNeed]:

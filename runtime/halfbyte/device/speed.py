@@ -79,8 +79,7 @@ class Processor:
         for cluster in profile.clusters:
             busy = self._core_bandwidth / self._bandwidth * _rate(cluster) / fastest
             self._idle *= (1 - busy) ** int(cluster.cores.value)
-        # One thread meets none: its draw only keeps the sequence of what is drawn later
-        self._meeting = (draws if threads == 1 else Draws())(_MEETING) * 1e-6
+        self._meeting = draws(_MEETING) * 1e-6
         self._launch = draws(profile.overhead.launch_us) * 1e-6
         self._call = draws(profile.overhead.call_us) * 1e-6
 

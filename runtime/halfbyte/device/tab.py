@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from math import exp, hypot, log
 from pathlib import Path
 from typing import Annotated
 
@@ -54,16 +55,41 @@ def _together(kernel: Kernel) -> Kernel:
 
 
 def in_tab(profile: Profile, addressed: int = WIDE_BYTES) -> Profile:
-    """The profile of a device as seen from a browser tab, which addresses so many bytes."""
+    """The profile of a device as seen from a browser tab, which addresses so many bytes.
+
+    What is uncertain of the device's own kernels is uncertain in its tab too.
+    """
     tab, memory, overhead = usual_tab(), profile.memory, profile.overhead
+    own = profile.fractions
     return replace(
         profile,
         memory=replace(memory, tab_mb=_bounded(memory.tab_mb, addressed / 1e6)),
         overhead=Overhead(
             _product(overhead.launch_us, tab.launch), _product(overhead.call_us, tab.call)
         ),
-        kernels=tab.kernels,
+        kernels={kind: _no_surer(kernel, own.get(kind)) for kind, kernel in tab.kernels.items()},
     )
+
+
+def _no_surer(tab: Kernel, own: Kernel | None) -> Kernel:
+    """The tab's kernel, with ranges that have those of factors on the device's own besides.
+
+    Both errors are independent, so the squares of their logarithms add up.
+    """
+    if own is None:
+        return tab
+    parts = []
+    for name in ("prompt", "token", "memory"):
+        here, there = getattr(tab, name), getattr(own, name)
+        if isinstance(here, Multiple) and isinstance(there, Multiple):
+            low, high = (
+                hypot(log(getattr(here.factor, end)), log(getattr(there, end) / there.value))
+                for end in ("low", "high")
+            )
+            wide = Multiple.of(Quantity(1, exp(-low), exp(high)), here.times)
+            here = replace(wide, source=here.source, assumed=here.assumed)
+        parts.append(here)
+    return Kernel(tab.arithmetic, *parts)
 
 
 def _bounded(quantity: Quantity, limit: float) -> Quantity:
