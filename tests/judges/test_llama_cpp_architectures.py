@@ -36,8 +36,8 @@ LENGTHS = {
 OTHERS = {
     "gemma3-scale", "gemma3n-shared", "exaone4", "gpt_oss", "falcon_mamba", "qwen2_vl", "minicpm3",
     "deepseek_v2", "deepseek_v2-groups", "sarvam_mla", "glm4_moe_lite", "gptj", "codegen",
-    "gpt_neo", "opt", "nanochat", "bitnet", "vaultgemma", "hyperclovax", "granite_swa",
-    "granitemoe_swa", "lfm3", "lfm3-plain", "bamba", "falcon-rw",
+    "gpt_neo", "opt", "opt-post_norm", "nanochat", "bitnet", "vaultgemma", "hyperclovax",
+    "granite_swa", "granitemoe_swa", "lfm3", "lfm3-plain", "bamba", "falcon-rw",
     "modernbert-decoder", "modernbert-decoder-bases",
 }  # fmt: skip
 QUANTIZED = [

@@ -900,6 +900,13 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "tie_word_embeddings": True,
     },
 }
+CONFIGS["opt-post_norm"] = {
+    **CONFIGS["opt"],
+    "hidden_size": 64,
+    "word_embed_proj_dim": 32,
+    "do_layer_norm_before": False,
+}
+CONFIGS["falcon_h1-tied"] = {**CONFIGS["falcon_h1"], "tie_word_embeddings": True}
 
 # Run on every table of kernels; the others, which have the same operators, on two backends
 EVERYWHERE = [

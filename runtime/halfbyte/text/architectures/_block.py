@@ -119,6 +119,7 @@ class Config(RotaryConfig):
     local_base: float = 0.0  # of rotation in layers with a window, without scaling
     rotates: tuple[bool, ...] = ()  # which layers rotate; empty for all
     parallel: bool | None = None  # in place of the block's
+    post_norm: bool = False  # norms of the sums of both parts, in place of those before them
     experts: Experts | None = None  # in place of one feed-forward part
     mixer: Mixer | None = None  # beside attention, or in layers that do not attend
     attends: tuple[bool, ...] = ()  # which layers attend only; empty if all attend and mix
@@ -153,10 +154,14 @@ def build(
         x = model.start()
         for layer in range(config.layers):
             x = model.layer(x, layer)
-        x = model.norm_of(model.last(x), "output_norm")
+        x = model.last(x)
+        if not config.post_norm:
+            x = model.norm_of(x, "output_norm")
         if block.dense_head:
             x = activated(model.linear(x, "cls", config.dim, bias=None), block.activation)
             x = model.norm_of(x, "cls.norm")
+        if "output_proj.weight" in file.tensors:
+            x = model.linear(x, "output_proj", file.tensors["output_proj.weight"].row_count)
         x = model.scaled(x, config.output_scale)
         model.head(x, config.final_softcap)
     return program
@@ -193,7 +198,10 @@ class _Model(Decoder):
 
     def start(self) -> Buffer:
         """What the first layer reads."""
-        c, x = self.c, self.scaled(self.embed(), self.c.embedding_scale)
+        c, projection = self.c, self.file.tensors.get("token_embd_proj.weight")
+        x = self.scaled(self.embed(projection.columns if projection else 0), c.embedding_scale)
+        if projection:
+            x = self.linear(x, "token_embd_proj", c.dim)
         if self.block.positions is not None:
             first = self.block.positions
             table = self.tensor("position_embd.weight", first + c.context, c.dim)
@@ -208,7 +216,8 @@ class _Model(Decoder):
     def layer(self, x: Buffer, number: int) -> Buffer:
         """A layer's output."""
         block, c, name = self.block, self.c, f"blk.{number}."
-        normed = block.before and not (block.bare and number == 0)
+        before = block.before and not c.post_norm
+        normed = before and not (block.bare and number == 0)
         h = self.norm_of(x, name + block.attn_norm) if normed else x
         attended = self._mixed(h, name, number)
         if block.after:
@@ -220,12 +229,14 @@ class _Model(Decoder):
             x = ops.add(x, attended)
         else:
             x = ops.add(x, attended)
-            h = self.norm_of(x, name + block.ffn_norm) if block.before else x
+            if c.post_norm:
+                x = self.norm_of(x, name + block.attn_norm)
+            h = self.norm_of(x, name + block.ffn_norm) if before else x
         y = self._fed_forward(h, name, number)
         if block.after:
             y = self.norm_of(y, name + "post_ffw_norm")
         sums: Buffer = ops.add(x, self.scaled(y, c.residual_scale))
-        return sums
+        return self.norm_of(sums, name + block.ffn_norm) if c.post_norm else sums
 
     def last(self, x: Buffer) -> Buffer:
         """The rows whose logits are asked for."""

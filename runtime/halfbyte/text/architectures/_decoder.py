@@ -169,10 +169,11 @@ class Parts:
         y: Buffer = ops.mul(x, row)
         return y
 
-    def embed(self) -> Buffer:
-        """Embeddings of the tokens, [n, dim]."""
+    def embed(self, width: int = 0) -> Buffer:
+        """Embeddings of the tokens, [n, dim], or of another width."""
         c, ids = self.config, self.program.input("ids", "i32", (self.n,))
-        x: Buffer = ops.gather(self.weight("token_embd.weight", c.vocabulary, c.dim), ids)
+        table = self.weight("token_embd.weight", c.vocabulary, width or c.dim)
+        x: Buffer = ops.gather(table, ids)
         return x
 
     def norm(self, x: Buffer, name: str, heads: int = 0) -> Buffer:
@@ -344,7 +345,7 @@ class Decoder(Parts):
         """Logits, by the output matrix or, if there is none, the embedding."""
         c = self.config
         name = "output.weight" if "output.weight" in self.file.tensors else "token_embd.weight"
-        logits = ops.matmul(x, self.weight(name, c.vocabulary, c.dim))
+        logits = ops.matmul(x, self.weight(name, c.vocabulary, maximum(x.shape[1])))
         if "output.bias" in self.file.tensors:
             bias = self.tensor("output.bias", c.vocabulary).decode()
             logits = ops.add(logits, self.row("output.bias", bias))

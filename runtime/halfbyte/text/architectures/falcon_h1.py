@@ -39,11 +39,12 @@ def translate(config: Translation) -> None:
     keys = config.keys
     config.keep_original()  # which has the factors
     keys.expect("hidden_act", "silu")
-    for key in ("attention_bias", "mlp_bias", "projectors_bias", "tie_word_embeddings"):
+    for key in ("attention_bias", "mlp_bias", "projectors_bias"):
         keys.expect(key, False)
     config.decoder("falcon-h1", default_epsilon=1e-5)
     config.rope()
     config.names = NAMES | PARTS
+    config.tied = keys.boolean("tie_word_embeddings", False)
     channels = keys.integer("mamba_expand", 2) * config.size("embedding_length")
     granitehybrid.translate_space(config, keys.integer("mamba_d_ssm", channels))
     if keys.boolean("mamba_rms_norm", False):
@@ -77,6 +78,8 @@ def _scale(config: Translation) -> None:
         "ffn_down": down,
         "output": one["lm_head"],
     }
+    if config.tied:  # what the head reads makes up for the factor of the embedding
+        factors["output_norm"] = one["lm_head"] / one["embedding"]
     config.transforms |= {f"{part}.weight": scaled(factor) for part, factor in factors.items()}
 
 

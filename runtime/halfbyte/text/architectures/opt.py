@@ -1,5 +1,6 @@
 """OPT: GPT-2 with relu and matrices for queries, keys and values; positions begin at row 2.
 
+In OPT-350M, embeddings are narrower than the layers, whose norms are those of sums (post-norm).
 llama.cpp does not run this architecture.
 """
 
@@ -27,19 +28,25 @@ def translate(config: Translation) -> None:
     """Translate a config.json into GGUF's terms."""
     keys = config.keys
     keys.expect("activation_function", "relu")
-    keys.expect("do_layer_norm_before", True)
     keys.expect("_remove_final_layer_norm", False)
     keys.expect("enable_bias", True)
     keys.expect("layer_norm_elementwise_affine", True)
     dim = keys.integer("hidden_size", maximum=1 << 20)
-    keys.expect("word_embed_proj_dim", dim, None)
+    width = keys.integer("word_embed_proj_dim", dim, maximum=1 << 20)
+    post_norm = not keys.boolean("do_layer_norm_before", True)
     config.keys = keys.renamed(intermediate_size="ffn_dim").otherwise(layer_norm_eps=1e-5)
     config.decoder("opt", epsilon="layer_norm_eps")
-    config.shapes["position_embd"] = (config.size("context_length") + 2, dim)
-    config.names = {
+    config.metadata["post_norm"] = post_norm
+    config.shapes |= {
+        "position_embd": (config.size("context_length") + 2, dim),
+        "token_embd": (config.size("vocab_size"), width),
+        "token_embd_proj": (dim, width),
+        "output": (config.size("vocab_size"), width),
+        "output_proj": (width, dim),
+    }
+    names = {
         "embed_tokens": "token_embd",
         "embed_positions": "position_embd",
-        "final_layer_norm": "output_norm",
         "lm_head": "output",
         "self_attn_layer_norm": "attn_norm",
         "self_attn.q_proj": "attn_q",
@@ -49,10 +56,16 @@ def translate(config: Translation) -> None:
         "fc1": "ffn_up",
         "fc2": "ffn_down",
     }
+    if width != dim:
+        names |= {"project_in": "token_embd_proj", "project_out": "output_proj"}
+    if not post_norm:
+        names |= {"final_layer_norm": "output_norm"}
+    config.names = names
     config.layer_names = {"final_layer_norm": "ffn_norm"}
     config.tied = keys.boolean("tie_word_embeddings", True)
 
 
 def read_config(file: ModelFile) -> Config:
     """Hyperparameters from metadata, under ``opt.*``."""
-    return _block.read_config(Keys(file, "opt"), BLOCK)
+    keys = Keys(file, "opt")
+    return _block.read_config(keys, BLOCK, post_norm=keys.boolean("post_norm", False))
