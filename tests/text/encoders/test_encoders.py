@@ -209,6 +209,10 @@ def test_what_a_model_does_not_do_is_said(tmp_path: Path) -> None:
         halfbyte.load_encoder(Path(halfbyte.__file__).parent / "data/storyteller.bin")
 
 
+TRANSFORMER, POOLING, NORMALIZE = (
+    {"type": f"sentence_transformers.models.{name}", "path": f"1_{name}"}
+    for name in ("Transformer", "Pooling", "Normalize")
+)
 REFUSED: list[tuple[str, str, Any, str]] = [
     ("bert", "config.json", {"hidden_act": "gelu_new"}, "'hidden_act': expected 'gelu'"),
     ("bert", "config.json", {"is_decoder": True}, "'is_decoder': expected False"),
@@ -232,6 +236,9 @@ REFUSED: list[tuple[str, str, Any, str]] = [
     ("bert", "modules.json", [{"type": "sentence_transformers.models.LSTM"}], "'sentence_trans"),
     ("bert", "modules.json", [{"type": "evil.Pooling", "path": "x"}], "module 'evil.Pooling'"),
     ("bert", "modules.json", [], "expected a module Pooling, found none"),
+    ("bert", "modules.json", [POOLING, POOLING], "module Pooling after Pooling: expected Tran"),
+    ("bert", "modules.json", [NORMALIZE, TRANSFORMER], "module Transformer after Normalize: expe"),
+    ("bert", "1_Pooling/config.json", {"pooling_mode": ["cls", "mean"]}, "pooling cls, mean: exp"),
     (
         "bert", "modules.json", [{"type": "sentence_transformers.models.Pooling", "path": "../x"}],
         "expected a folder's name, found '../x'",
@@ -316,7 +323,7 @@ def test_matrices_after_pooling(tmp_path: Path) -> None:
         halfbyte.load_encoder(folder)
     modules = json.loads((folder / "modules.json").read_text())
     write_json(folder / "modules.json", [modules[0], modules[2], modules[1]])
-    with pytest.raises(HalfbyteError, match="modules Dense, all after Pooling"):
+    with pytest.raises(HalfbyteError, match="module Dense after Transformer: expected T"):
         halfbyte.load_encoder(folder)
 
 

@@ -73,7 +73,8 @@ def _modules(
 ) -> tuple[Metadata, dict[str, Tensor]]:
     pooling, normalize = Pooling.NONE, False
     metadata, tensors, activations = Metadata(), dict[str, Tensor](), list[str]()
-    for module in read_json_list(path):
+    last = _KNOWN[0]
+    for number, module in enumerate(read_json_list(path)):
         if not isinstance(module, dict) or not isinstance(module.get("type"), str):
             raise FormatError(f"{path}: expected objects with a 'type'")
         kind = module["type"].rpartition(".")[2]
@@ -81,14 +82,17 @@ def _modules(
             raise UnsupportedError(
                 f"{path}: module {module['type'][:80]!r}: expected one of {', '.join(_KNOWN)}"
             )
+        more = kind == last == "Dense" and len(activations) < len(DENSE_NUMBERS)
+        late = number and not more and _KNOWN.index(kind) <= _KNOWN.index(last)
+        if late or (kind == "Dense" and pooling is Pooling.NONE):
+            raise UnsupportedError(
+                f"{path}: module {kind} after {last}: expected Transformer, Pooling, at most "
+                f"{len(DENSE_NUMBERS)} modules Dense, and Normalize, in this order"
+            )
+        last = kind
         if kind == "Pooling":
             pooling = _pooling(folder / _inside(path, module.get("path", "")) / "config.json")
         if kind == "Dense":
-            if pooling is Pooling.NONE or normalize or len(activations) == len(DENSE_NUMBERS):
-                raise UnsupportedError(
-                    f"{path}: expected at most {len(DENSE_NUMBERS)} modules Dense, all after "
-                    "Pooling and before Normalize"
-                )
             name = f"dense_{DENSE_NUMBERS[len(activations)]}"
             inner = folder / _inside(path, module.get("path", ""))
             own, activation, file = _dense(inner, name, width)
@@ -118,8 +122,8 @@ def _pooling(path: Path) -> Pooling:
     config = read_json(path)
     used = [name for name in config if name.startswith("pooling_mode_") and config[name]]
     mode = config.get("pooling_mode")
-    if isinstance(mode, str):
-        used = [mode]
+    if mode is not None:
+        used = [str(name) for name in (mode if isinstance(mode, list) else [mode])]
     kinds = [(_POOLING | _MODES).get(name) for name in used]
     if len(kinds) != 1 or kinds[0] is None:
         raise UnsupportedError(
