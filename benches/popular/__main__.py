@@ -23,7 +23,7 @@ from typing import Any
 
 from benches import tables
 from benches.browser.python import python_tabs
-from benches.figures import add_json_option, pytest_json, write_json
+from benches.figures import add_json_option, command_of, pytest_json, write_json
 from benches.popular.configs import CONFIGS
 from benches.prepare import ROOT
 
@@ -125,6 +125,7 @@ def main() -> None:
         rows.append(measure(name, options.preset, options.keep))
         print(tables.popular(rows[-1:]).splitlines()[-1], flush=True)
         content = pytest_json([], "benches/popular", rows=merged(rows, options.json))
+        content["command"] = command_of("benches/popular", [])  # of rows of earlier runs, too
         write_json(options.json, content)
     print(tables.popular(content["rows"]))
 
