@@ -160,12 +160,12 @@ class Q3_K(SignedScales, ThreeBits):
     @classmethod
     def store_scales(cls, blocks: Blocks, scales: I8) -> None:
         """The inverse of `get_scales`."""
-        s = (scales + np.int8(32)).view(np.uint8)
-        low = s & np.uint8(15)
-        high = (s >> np.uint8(4)).reshape(*blocks.shape, 4, 4)
-        shifts = np.arange(0, 8, 2, dtype=np.uint8)[:, None]
-        blocks["scales"][..., :8] = low[..., :8] | low[..., 8:] << np.uint8(4)
-        blocks["scales"][..., 8:] = np.bitwise_or.reduce(high << shifts, axis=-2)
+        s = (scales + np.int8(32)).view("<u4")  # four in a word
+        low, high = s & np.uint32(0x0F0F0F0F), s >> np.uint32(4) & np.uint32(0x03030303)
+        high <<= np.arange(0, 8, 2, dtype=np.uint32)
+        high = np.bitwise_or.reduce(high, axis=-1, keepdims=True)
+        words = np.concatenate([low[..., :2] | low[..., 2:] << np.uint32(4), high], axis=-1)
+        blocks["scales"] = words.view(np.uint8)
 
     @classmethod
     def quantized(cls, rows: U8) -> QuantizedBlocks:

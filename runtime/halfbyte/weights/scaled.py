@@ -231,7 +231,8 @@ def inverse(d: F32Array) -> F32Array:
     """1 / d, or 0 where d is 0 or so small that 1 / d overflows: the block becomes zero."""
     with np.errstate(divide="ignore", over="ignore"):
         inverse: F32Array = np.float32(1) / d
-    return np.where(np.isfinite(inverse), inverse, np.float32(0))
+    np.copyto(inverse, np.float32(0), where=~np.isfinite(inverse))
+    return inverse
 
 
 def first_largest(x: F32Array) -> F32Array:
