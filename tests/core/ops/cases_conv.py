@@ -44,6 +44,8 @@ CONVOLUTIONS: tuple[Shape, ...] = (
     # several spans of pixels, groups of eight channels, and eight after sixteen
     ((2, 9, 9), (16, 16, 2), (3, 3), (1, 1), (1, 1), (1, 1, 1, 1)),
     ((1, 12, 13), (5, 24, 1), (1, 1), (1, 1), (1, 1), (0, 0, 0, 0)),
+    # many groups of few channels
+    ((1, 17, 21), (52, 39, 13), (3, 3), (2, 2), (1, 1), (1, 1, 1, 1)),
 )
 LARGE: Shape = ((1, 4, 5), (270, 530, 1), (3, 3), (1, 1), (1, 1), (1, 1, 1, 1))
 

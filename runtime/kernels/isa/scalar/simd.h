@@ -1,7 +1,7 @@
 /* The primitives on one number at a time: the table that every machine has. The simd.h of other
  * instruction sets have the same names with the same results, to the bit. A vector has sixteen
- * lanes on all of them, so sums are made in the same order; only vf_fma, which only products of
- * floats use, may round differently.
+ * lanes on all of them, so sums are made in the same order; only vf_fma, for products of
+ * floats, may round differently, unless its product is exact.
  *
  *   vf, vi  sixteen lanes of float, of int32
  *   vx      one block of 32 int8 activations
