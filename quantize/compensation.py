@@ -193,7 +193,7 @@ def _choose_again(rounded: _Rounded, gram: F32Array, format_: type[ScaledFormat]
             change = rounded.targets[j] - (format_.levels.numbers(q) * d + m) - errors[j]
             rounded.integers[j] = q
             errors[j] += change
-            pulls[span] += local[:, j - start, None] * change
+            pulls[j + 1 : span.stop] += local[j + 1 - start :, j - start, None] * change
         pulls[span.stop :] += gram[span.stop :, span] @ (errors[span] - before)
 
 

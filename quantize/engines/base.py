@@ -13,6 +13,8 @@ K = TypeVar("K")
 T = TypeVar("T")
 R = TypeVar("R")
 
+_AHEAD = 3  # parts: with the one that is computed, those of a layer
+
 
 class Engine(ABC):
     """Computes independent parts; a context manager."""
@@ -67,12 +69,15 @@ class Local(Engine):
 def _on_threads(
     work: Callable[[T], R], parts: Iterable[tuple[K, T]], threads: int
 ) -> Iterator[tuple[K, R]]:
-    """As many parts at once, and none ahead of them: each may be large."""
+    """As many parts at once, and few ahead of them, since each may be large.
+
+    Were none ahead, the thread that reads parts would wait for all of a layer's but the last.
+    """
     begun = deque[tuple[K, Future[R]]]()
     with ThreadPoolExecutor(threads) as pool:
         for key, part in parts:
             begun.append((key, pool.submit(work, part)))
-            if len(begun) > threads:
+            if len(begun) > threads + _AHEAD:
                 first, result = begun.popleft()
                 yield first, result.result()
         for first, result in begun:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Iterator
 from operator import neg
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -236,6 +237,18 @@ def test_onnx_models_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[s
     path.write_bytes(b"")
     assert main([str(path), "--int4", "--engine", "ray"]) == 2
     assert "--engine is for language models" in capsys.readouterr().err
+
+
+def test_a_layer_is_read_while_its_first_part_is_computed() -> None:
+    read = Event()
+
+    def parts() -> Iterator[tuple[int, int]]:
+        yield from ((i, i) for i in range(3))
+        read.set()
+        yield 3, 3
+
+    results = Local().map(lambda part: read.wait(10), parts(), threads=1)
+    assert [*results] == [(i, True) for i in range(4)]
 
 
 @pytest.mark.parametrize("threads", [0, 1, 3])
