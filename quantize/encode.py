@@ -13,7 +13,7 @@ from halfbyte.core.backends.native import Kernels
 from halfbyte.core.ops import hadamard
 from halfbyte.formats import ModelFile
 from halfbyte.quantize import scale_search
-from halfbyte.quantize.steps import KernelSteps, Steps
+from halfbyte.quantize.steps import KernelSteps, OnePass, Steps
 from halfbyte.weights import F32, ScaledFormat, Tensor, WeightFormat
 
 F32Array = npt.NDArray[np.float32]
@@ -42,8 +42,9 @@ class Codec:
         self.threads = threads
         self._kernels = Kernels(threads=threads) if native else None
         self.steps = Steps()
-        if self._kernels is not None and self._kernels.has("encode_integers"):
-            self.steps = KernelSteps(self._kernels)
+        if self._kernels is not None:
+            whole = self._kernels.has("encode_integers")
+            self.steps = (KernelSteps if whole else OnePass)(self._kernels)
 
     def __reduce__(self) -> tuple[type[Codec], tuple[()]]:
         """Another process gets one with a thread: results are the same with any number."""
@@ -98,13 +99,7 @@ class Codec:
         self, format_: type[ScaledFormat], x: F32Array, importance: F32Array
     ) -> tuple[U8, F32Array]:
         """Encode, searching each block's scale; see `halfbyte.quantize.scale_search`."""
-        name = f"encode_search_{format_.dtype}"
-        if self._kernels is None or not self._kernels.has(name):
-            return scale_search.search(x, importance, format_, self.steps)
-        n, k = x.shape
-        w, error = np.empty((n, format_.row_bytes(k)), np.uint8), np.empty((n, 2), np.float32)
-        self._kernels.call(name, w=w, error=error, x=x, importance=importance, n=n, k=k)
-        return w, error
+        return scale_search.search(x, importance, format_, self.steps)
 
     def square_error(self, x: F32Array, y: F32Array) -> npt.NDArray[np.float64]:
         """Sums of x^2 and of (x - y)^2."""

@@ -8,11 +8,11 @@ model itself (see `quantizer`). All is float32; for a part x with importance w:
 - without a minimum, x ~ a q: for each factor c, q = nearest(x (1 / d0 c)) with d0 of plain
   rounding; A = sum w x q, B = sum w q q, a = A / B, which lowers the error by A^2 / B. If scales
   are powers of two, a = d0 / c, and the error is lower by (2 A - a B) a.
-- with one, x ~ a q + b: q = nearest((x - lo) c / d0) with lo and d0 of plain rounding; then a and b
-  by least squares, with b <= 0 in K-quants; then q = nearest((x - b) / a) and least squares again.
-  The error is lower by a sum w q x + b sum w x.
+- with one, x ~ a q + b: q = nearest((x - lo) (1 / d0) c) with lo and d0 of plain rounding; then a
+  and b by least squares, with b <= 0 in K-quants; then once more with q = nearest((x - b) (1 / a)),
+  in K-quants for all, otherwise for the best. The error is lower by a sum w q x + b sum w x.
 
-The first (of all factors, then of their second fits) that lowers it most is taken. Scales and
+The first that lowers it most is taken. Scales and
 minima are then rounded as in plain rounding, and x is quantized again. A block of the file takes
 the result of the search if its error is smaller than that of plain rounding. Errors are at most
 those of llama.cpp's quantizer.
@@ -73,7 +73,9 @@ def search(
         The encoded rows; and per row the weighted errors of plain rounding and of the result,
         summed over blocks in order.
     """
-    steps = steps or Steps()
+    x, steps = np.ascontiguousarray(x), steps or Steps()
+    if (found := steps.search(format_, x, importance)) is not None:
+        return found
     plain, fitted = _both(x, importance, format_, steps)
     keep = ~(fitted.errors < plain.errors)
     np.copyto(fitted.blocks, plain.blocks, where=keep)
@@ -105,7 +107,8 @@ def _both(
     """Rows by plain rounding, and by the best scales of the search."""
     x = np.ascontiguousarray(x)
     with np.errstate(all="ignore"):
-        start = format_.plain(*steps.extremes(format_, x))
+        low, high, first = steps.extremes(format_, x)
+        start = format_.plain(low + np.float32(0), high + np.float32(0), first)  # no -0
         scales, minima = steps.best(format_, x, importance, *start)
         if format_.part == format_.block and not format_.powers:  # stored as F16
             scales, minima = (v.astype(np.float16).astype(np.float32) for v in (scales, minima))

@@ -1,8 +1,7 @@
 """The steps of encoding that look at every number: in NumPy, their definition, and on kernels.
 
 Between them `scale_search` rounds scales, which are few. So a new format needs no kernel of its
-own. Sums over a part add vectors of sixteen in order, then 16 -> 8 -> 4 -> 2 -> 1, element i with
-element i + half.
+own. Sums over a part add its numbers in order.
 """
 
 from __future__ import annotations
@@ -26,6 +25,11 @@ class Steps:
 
     def in_one_pass(self, format_: type[ScaledFormat], x: F32Array) -> U8 | None:
         """Rows by plain rounding, where nothing between two steps is needed for it."""
+
+    def search(
+        self, format_: type[ScaledFormat], x: F32Array, importance: F32Array
+    ) -> tuple[U8, F32Array] | None:
+        """The same for the search: rows, and errors."""
 
     def extremes(
         self, format_: type[ScaledFormat], x: F32Array
@@ -61,8 +65,8 @@ class Steps:
         format_.store(blocks, integers)
 
 
-class KernelSteps(Steps):
-    """The same on kernels, byte for byte."""
+class OnePass(Steps):
+    """What kernels do in one pass, byte for byte; the rest is in NumPy."""
 
     def __init__(self, kernels: SingleKernels) -> None:
         self._kernels = kernels
@@ -81,6 +85,49 @@ class KernelSteps(Steps):
                 few = format_.encode(x.reshape(-1, format_.block)[zero])
                 blocks[zero] = few.view(format_.layout)[:, 0]
         return w
+
+    def search(
+        self, format_: type[ScaledFormat], x: F32Array, importance: F32Array
+    ) -> tuple[U8, F32Array] | None:
+        if format_.part != format_.block or not self._kernels.has("encode_search"):
+            return None
+        (n, k), reach, levels = x.shape, self._kernels.memory.reach, format_.levels
+        planes, offset = _places(format_), 0
+        if not len(planes):  # integers are stored as signed bytes, after the scale
+            planes, offset = np.array([[2, 0, 8, format_.block]], np.int32), levels.low
+        w = reach(np.empty((n, format_.row_bytes(k)), np.uint8))
+        error = reach(np.empty((n, 2), np.float32))
+        self._call(
+            "encode_search", format_, x, {"w": w, "error": error}, importance=importance,
+            factors=np.array(format_.factors, np.float32), c=len(format_.factors), planes=planes,
+            p=len(planes), bytes=format_.block_bytes, offset=offset,
+            at=_offset(format_, "e" if format_.powers else "d"), powers=int(format_.powers),
+            minimum=int(format_.minimum), bias=levels.bias, away=int(levels.away),
+            **_levels(format_),
+        )  # fmt: skip
+        return w, error
+
+    def _call(
+        self,
+        name: str,
+        format_: type[ScaledFormat],
+        x: F32Array,
+        outputs: dict[str, Any],
+        **inputs: Any,
+    ) -> None:
+        """Call a kernel; its outputs are in memory that it accesses, arrays of inputs anywhere."""
+        n, k = x.shape
+        reach = self._kernels.memory.reach
+        arguments = {
+            key: reach(value) if isinstance(value, np.ndarray) else value
+            for key, value in inputs.items()
+        }
+        arguments |= outputs
+        self._kernels.call(name, x=reach(x), n=n, k=k, part=format_.part, **arguments)
+
+
+class KernelSteps(OnePass):
+    """The same on kernels, byte for byte."""
 
     def extremes(
         self, format_: type[ScaledFormat], x: F32Array
@@ -109,7 +156,9 @@ class KernelSteps(Steps):
             "factors": factors, "c": len(factors),
         }  # fmt: skip
         if format_.minimum:
-            arguments |= {"minima": minima, "negative": int(format_.negative)}
+            arguments |= {
+                "minima": minima, "negative": int(format_.negative), "all": int(format_.all_twice)
+            }  # fmt: skip
             outputs, highest = {"a": a, "b": b}, format_.levels.high
             self._call("encode_lines", format_, x, outputs, highest=highest, **arguments)
             return a, b
@@ -133,13 +182,12 @@ class KernelSteps(Steps):
     def store(self, format_: type[ScaledFormat], blocks: Blocks, integers: U8) -> None:
         if not format_.planes:
             return super().store(format_, blocks, integers)
-        offsets = {name: field[1] for name, field in (format_.layout.fields or {}).items()}
-        places = [(offsets[name], shift, bits, run) for name, shift, bits, run in format_.planes]
+        places = _places(format_)
         n, blocks_of_row = blocks.shape
         reach = self._kernels.memory.reach
         w = reach(blocks.view(np.uint8))
         self._kernels.call(
-            "encode_pack", w=w, q=reach(integers), planes=reach(np.array(places, np.int32)),
+            "encode_pack", w=w, q=reach(integers), planes=reach(places),
             p=len(places), n=n, k=blocks_of_row * format_.block, block=format_.block,
             bytes=format_.block_bytes,
         )  # fmt: skip
@@ -152,23 +200,16 @@ class KernelSteps(Steps):
         shape = (n, k // format_.block, format_.block // format_.part)
         return [self._kernels.memory.reach(np.empty(shape, np.float32)) for _ in range(count)]
 
-    def _call(
-        self,
-        name: str,
-        format_: type[ScaledFormat],
-        x: F32Array,
-        outputs: dict[str, Any],
-        **inputs: Any,
-    ) -> None:
-        """Call a kernel; its outputs are in memory that it accesses, arrays of inputs anywhere."""
-        n, k = x.shape
-        reach = self._kernels.memory.reach
-        arguments = {
-            key: reach(value) if isinstance(value, np.ndarray) else value
-            for key, value in inputs.items()
-        }
-        arguments |= outputs
-        self._kernels.call(name, x=reach(x), n=n, k=k, part=format_.part, **arguments)
+
+def _offset(format_: type[ScaledFormat], field: str) -> int:
+    """Where a field of a block is."""
+    return int((format_.layout.fields or {})[field][1])
+
+
+def _places(format_: type[ScaledFormat]) -> npt.NDArray[np.int32]:
+    """Planes, with offsets in place of names."""
+    places = [(_offset(format_, name), *bits) for name, *bits in format_.planes]
+    return np.array(places, np.int32).reshape(-1, 4)
 
 
 def _levels(format_: type[ScaledFormat]) -> dict[str, Any]:
@@ -180,15 +221,8 @@ def _levels(format_: type[ScaledFormat]) -> dict[str, Any]:
 
 
 def _sum(values: F32Array) -> F32Array:
-    """Sums over the last axis, a multiple of 16, in the fixed order."""
-    vectors = values.reshape(*values.shape[:-1], -1, 16)
-    sums = vectors[..., 0, :]
-    for i in range(1, vectors.shape[-2]):
-        sums = sums + vectors[..., i, :]
-    while sums.shape[-1] > 1:
-        half = sums.shape[-1] // 2
-        sums = sums[..., :half] + sums[..., half:]
-    return sums[..., 0]
+    """Sums over the last axis, in order."""
+    return np.cumsum(values, axis=-1)[..., -1]
 
 
 def _slopes(
@@ -214,14 +248,16 @@ def _lines(
     format_: type[ScaledFormat], x: F32Array, w: F32Array, scales: F32Array, minima: F32Array
 ) -> Pair:
     """For parts x [..., n] with minima."""
-    first, low = inverse(scales), minima
-    weighted = w * x
+    first, weighted = (x - minima[..., None]) * inverse(scales)[..., None], w * x
     sum_w, sum_x = _sum(np.broadcast_to(w, x.shape)), _sum(weighted)
-    best = np.zeros_like(scales)
-    starts = [(first * factor, low) for factor in map(np.float32, format_.factors)]
-    for _ in range(2):
-        for i, (step, offset) in enumerate(starts):
-            q = format_.levels.nearest((x - offset[..., None]) * step[..., None])
+    best, fits = np.zeros_like(scales), list[Pair]()
+    for turn in range(2):
+        starts = fits if format_.all_twice else [(scales, minima)]
+        of_fits = ((x - b[..., None]) * inverse(a)[..., None] for a, b in starts)
+        of_factors = (first * np.float32(factor) for factor in format_.factors)
+        fits = []
+        for scaled in of_fits if turn else of_factors:
+            q = format_.levels.nearest(scaled)
             wq = w * q
             sum_q, sum_qq, sum_qx = _sum(wq), _sum(wq * q), _sum(weighted * q)
             det = sum_w * sum_qq - sum_q * sum_q
@@ -233,5 +269,5 @@ def _lines(
             wins = (det > 0) & (a > 0) & (gain > best)
             best = np.where(wins, gain, best)
             scales, minima = np.where(wins, a, scales), np.where(wins, b, minima)
-            starts[i] = inverse(a), b
+            fits.append((a, b))
     return scales, minima

@@ -695,15 +695,21 @@ KERNEL(column_energy, 1, 1, a->n * a->k * 4, OUT(f32, s) IN(f32, x) INT(n) INT(k
 KERNEL(encode_q8_0, a->n, 1, a->k * 6, OUT(q8_0, w) IN(f32, x) INT(n) INT(k))
 KERNEL(encode_q4_0, a->n, 1, a->k * 6, OUT(q4_0, w) IN(f32, x) INT(n) INT(k))
 
-/* w[n, k]: each block's scale is searched (quantize/scale_search.py) for the smallest sum of
- * importance[k] (x - w)^2; error[n, 2] = that sum per row with plain rounding, and with the scales
- * chosen */
-#define SEARCH(type)                               \
-  KERNEL(encode_search_##type, a->n, 1, a->k * 32, \
-         OUT(type, w) OUT(f32, error) IN(f32, x) IN(f32, importance) INT(n) INT(k))
-SEARCH(q8_0)
-SEARCH(q4_0)
-#undef SEARCH
+/* ---- encode/search.inc ---- */
+
+/* What a number over its scale may be: whole numbers from lowest to highest, or with t > 0 one of
+ * the t + 1 values, the first as far as between[0], and so on; with `both`, these are magnitudes of
+ * numbers of both signs. */
+#define LEVELS IN(f32, values) IN(f32, between) INT(t) INT(both) FLOAT(lowest) FLOAT(highest)
+
+/* w[n, k / part * bytes]: blocks with an F16 scale, and a minimum after it where `minimum` is set,
+ * at byte `at`, or with powers the exponent of a scale; these are searched (quantize/scale_search.py) for the smallest sum of importance[k]
+ * (x - w)^2, with c factors. error[n, 2] = that sum per row with plain rounding, and with the scales
+ * chosen. Integers plus `offset` are packed as by encode_pack and rounded as by encode_integers. */
+KERNEL(encode_search, (a->n + 15) / 16, 1, 16 * a->k * (a->c + 4) * (8 + a->t),
+       OUT(u8, w) OUT(f32, error) IN(f32, x) IN(f32, importance) IN(f32, factors) LEVELS
+       IN(i32, planes) INT(n) INT(k) INT(part) INT(bytes) INT(p) INT(c) INT(at) INT(minimum)
+       INT(powers) INT(away) FLOAT(bias) FLOAT(offset))
 
 #ifndef __wasm__
 /* ---- encode/plain.inc ---- */
@@ -716,10 +722,7 @@ KERNEL(encode_q5_1, a->n, 1, a->k * 6, OUT(q5_1, w) IN(f32, x) INT(n) INT(k))
 
 /* ---- encode/parts.inc ---- */
 
-/* For the other formats, step by step. A row has k / part parts. What a number over its scale may
- * be: whole numbers from lowest to highest, or with t > 0 one of the t + 1 values, the first as far
- * as between[0], and so on; with `both`, these are magnitudes of numbers of both signs. */
-#define LEVELS IN(f32, values) IN(f32, between) INT(t) INT(both) FLOAT(lowest) FLOAT(highest)
+/* For the other formats, step by step. A row has k / part parts. */
 #define PARTS INT(n) INT(k) INT(part)
 
 /* low, high[n, k / part] = the smallest and the largest of x, and the first of its largest in
@@ -730,22 +733,22 @@ KERNEL(encode_extremes, a->n, 1, a->k * 6,
 /* a[n, k / part] = the scale of least squares, of integers of x times inverse times one of the
  * at most 8 factors; where none is better than zeros, the scale given. With powers, the scale over
  * the factor. */
-KERNEL(encode_slopes, a->n, 1, a->k * a->c * (4 + a->t),
+KERNEL(encode_slopes, (a->n + 15) / 16, 1, 16 * a->k * a->c * (4 + a->t),
        OUT(f32, a) IN(f32, x) IN(f32, importance) IN(f32, inverse) IN(f32, scales) IN(f32, factors)
        LEVELS PARTS INT(c) INT(powers))
 
-/* The same for scales a and minima b, where wanted at most 0, of whole numbers from 0 to highest */
-KERNEL(encode_lines, a->n, 1, a->k * a->c * 8,
+/* The same for scales a and minima b, where wanted at most 0, of whole numbers from 0 to highest;
+ * all lines or the best one are fitted twice. */
+KERNEL(encode_lines, (a->n + 15) / 16, 1, 16 * a->k * a->c * 8,
        OUT(f32, a) OUT(f32, b) IN(f32, x) IN(f32, importance) IN(f32, inverse) IN(f32, scales)
-       IN(f32, minima) IN(f32, factors) FLOAT(highest) PARTS INT(c) INT(negative))
+       IN(f32, minima) IN(f32, factors) FLOAT(highest) PARTS INT(c) INT(negative) INT(all))
 
 /* q[n, k] = integers of (x - minima) inverse, from 0 on; error[n, k / part] = sum of importance
  * (x - d q - m)^2. With a bias, whole numbers are truncated after it is added; with `away`, halves
  * are rounded away from zero, otherwise to even. */
-KERNEL(encode_integers, a->n, 1, a->k * (8 + a->t),
+KERNEL(encode_integers, (a->n + 15) / 16, 1, 16 * a->k * (8 + a->t),
        OUT(u8, q) OUT(f32, error) IN(f32, x) IN(f32, importance) IN(f32, inverse) IN(f32, minima)
        IN(f32, d) IN(f32, m) LEVELS PARTS INT(away) FLOAT(bias))
-#undef LEVELS
 #undef PARTS
 
 /* w[n, k / block * bytes]: the integers q[n, k] as bits of blocks, whose other bytes stay. Each of p
@@ -763,5 +766,6 @@ KERNEL(convert_grids, a->n, 16, 1024,
        OUT(u8, y) IN(u8, w) IN(u8, grid) IN(i16, fields) INT(n) INT(bytes) INT(digits) INT(kind)
        INT(bits))
 #endif
+#undef LEVELS
 
 // clang-format on

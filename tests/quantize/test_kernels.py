@@ -9,7 +9,7 @@ import pytest
 from halfbyte.core.backends.native import Kernels
 from halfbyte.quantize import scale_search
 from halfbyte.quantize.scale_search import search
-from halfbyte.quantize.steps import KernelSteps
+from halfbyte.quantize.steps import KernelSteps, OnePass
 from halfbyte.weights import BF16, F16, FORMATS, Q4_0, Q8_0, ScaledFormat, WeightFormat
 
 K = 96
@@ -83,26 +83,28 @@ def test_odd_lengths_of_rows(native_backends: list[str]) -> None:
                 assert (actual.reshape(-1)[6 * k :] == 0xA5).all()
 
 
-@pytest.mark.parametrize("format_", [Q8_0, Q4_0])
+@pytest.mark.parametrize(
+    "name", ["Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "IQ4_NL", "MXFP4", "TQ2_0"]
+)
 @pytest.mark.parametrize("weights", ["ones", "random", "zeros"])
-def test_search(native_backends: list[str], format_: type[WeightFormat], weights: str) -> None:
-    x = rows()
-    importance = np.ones(K, np.float32)
+def test_search(native_backends: list[str], name: str, weights: str) -> None:
+    """In one pass over tiles of sixteen rows, the last one of which is incomplete."""
+    format_ = FORMATS[name]
+    assert issubclass(format_, ScaledFormat)
+    x = rows() if format_.block == 32 else wide_rows()
+    importance = np.ones(x.shape[1], np.float32)
     if weights == "random":
-        importance = np.random.default_rng(1).random(K, np.float32)
+        importance = np.random.default_rng(1).random(x.shape[1], np.float32)
         importance[32:64] = 0
     if weights == "zeros":
         importance[:] = 0
     want, want_error = search(x, importance, format_)
     for backend in native_backends:
         kernels = Kernels(backend.removeprefix("native-"), threads=2)
-        actual, error = np.full_like(want, 0xA5), np.full_like(want_error, np.nan)
-        kernels.call(
-            f"encode_search_{format_.name.lower()}",
-            w=actual, error=error, x=x, importance=importance, n=len(x), k=K,
-        )  # fmt: skip
-        np.testing.assert_array_equal(actual, want)
-        np.testing.assert_array_equal(error, want_error)
+        found = OnePass(kernels).search(format_, x, importance)
+        assert found is not None
+        np.testing.assert_array_equal(found[0], want)
+        np.testing.assert_array_equal(found[1], want_error)
         kernels.close()
 
 

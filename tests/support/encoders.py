@@ -8,7 +8,7 @@ from tests.quantize.test_kernels import K, rows, wide_rows
 from halfbyte.core.backends.library import Library
 from halfbyte.core.backends.native import Kernels
 from halfbyte.quantize.scale_search import encode, search
-from halfbyte.quantize.steps import KernelSteps
+from halfbyte.quantize.steps import KernelSteps, OnePass
 from halfbyte.weights import FORMATS, ScaledFormat
 
 ODD = [np.inf, -np.inf, np.nan, 65519.9, 65520, -65520, 3.4e38, 1e-8, 5.9604645e-8, 2.9e-8]
@@ -43,10 +43,8 @@ def assert_encodes(library: Library, isa: str, name: str) -> None:
         return
     importance = np.random.default_rng(1).random(K, np.float32)
     expected, expected_error = search(x, importance, format_)
-    error = reach(np.zeros_like(expected_error))
-    kernels.call(
-        f"encode_search_{name.lower()}",
-        w=actual, error=error, x=reach(x), importance=reach(importance), n=len(x), k=K,
-    )  # fmt: skip
+    found = OnePass(kernels).search(format_, x, importance)
+    assert found is not None
+    actual, error = found
     np.testing.assert_array_equal(actual, expected)
     np.testing.assert_array_equal(error, expected_error)

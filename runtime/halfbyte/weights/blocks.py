@@ -78,7 +78,6 @@ class _WithMinimum(ScaledFormat, BlockFormat):
     """
 
     minimum = True
-    factors = (1.0, 0.92, 0.96, 1.05)
 
     @classmethod
     def quantized(cls, rows: U8) -> QuantizedBlocks:
@@ -165,6 +164,7 @@ class Q4_1(_WithMinimum, Nibbles):
     name = "Q4_1"
     ggml_type = 3
     levels = Levels(0, 15, 0.5)
+    factors = (1.0, 0.93, 0.97, 1.03, 1.08)
     layout = np.dtype([("d", "<f2"), ("m", "<f2"), ("qs", "u1", (16,))])
     block_bytes = layout.itemsize
     limit = F16.limit
@@ -209,6 +209,7 @@ class Q5_1(_WithMinimum, _FiveBits):
     name = "Q5_1"
     ggml_type = 7
     levels = Levels(0, 31, 0.5)
+    factors = (0.995, 0.935, 0.965, 1.01)
     layout = np.dtype([("d", "<f2"), ("m", "<f2"), ("qh", "u1", (4,)), ("qs", "u1", (16,))])
     block_bytes = layout.itemsize
     limit = F16.limit

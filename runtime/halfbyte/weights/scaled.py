@@ -92,6 +92,7 @@ class ScaledFormat(WeightFormat):
     # Of plain rounding's scale, the parts of its inverse that the search tries, each chosen for
     # what it adds to those before it
     factors: ClassVar[tuple[float, ...]]
+    all_twice: ClassVar[bool] = False  # with minima: fit for all again, not for the best only
 
     @classmethod
     def split(cls, values: F32Array) -> F32Array:
@@ -200,6 +201,7 @@ class PairedScales(ScaledFormat):
 
     minimum = True
     negative = True
+    all_twice = True
     largest: ClassVar[int]  # s and m
 
     @classmethod
