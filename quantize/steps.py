@@ -92,6 +92,9 @@ class OnePass(Steps):
         if format_.part != format_.block or not self._kernels.has("encode_search"):
             return None
         (n, k), reach, levels = x.shape, self._kernels.memory.reach, format_.levels
+        simple = not (format_.minimum or format_.powers or levels.values.size)
+        if not (simple or self._kernels.has("encode_lines")):  # WebAssembly
+            return None
         planes, offset = _places(format_), 0
         if not len(planes):  # integers are stored as signed bytes, after the scale
             planes, offset = np.array([[2, 0, 8, format_.block]], np.int32), levels.low
