@@ -703,9 +703,10 @@ KERNEL(encode_q4_0, a->n, 1, a->k * 6, OUT(q4_0, w) IN(f32, x) INT(n) INT(k))
 #define LEVELS IN(f32, values) IN(f32, between) INT(t) INT(both) FLOAT(lowest) FLOAT(highest)
 
 /* w[n, k / part * bytes]: blocks with an F16 scale, and a minimum after it where `minimum` is set,
- * at byte `at`, or with powers the exponent of a scale; these are searched (quantize/scale_search.py) for the smallest sum of importance[k]
- * (x - w)^2, with c factors. error[n, 2] = that sum per row with plain rounding, and with the scales
- * chosen. Integers plus `offset` are packed as by encode_pack and rounded as by encode_integers. */
+ * at byte `at`, or with powers the exponent of a scale; these are searched
+ * (quantize/scale_search.py) for the smallest sum of importance[k] (x - w)^2, with c factors.
+ * error[n, 2] = that sum per row with plain rounding, and with the scales chosen. Integers plus
+ * `offset` are packed as by encode_pack and rounded as by encode_integers. */
 KERNEL(encode_search, (a->n + 15) / 16, 1, 16 * a->k * (a->c + 4) * (8 + a->t),
        OUT(u8, w) OUT(f32, error) IN(f32, x) IN(f32, importance) IN(f32, factors) LEVELS
        IN(i32, planes) INT(n) INT(k) INT(part) INT(bytes) INT(p) INT(c) INT(at) INT(minimum)
