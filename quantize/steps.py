@@ -206,7 +206,7 @@ class KernelSteps(OnePass):
 
 def _offset(format_: type[ScaledFormat], field: str) -> int:
     """Where a field of a block is."""
-    return int((format_.layout.fields or {})[field][1])
+    return int(format_.layout.fields[field][1])  # type: ignore[index]
 
 
 def _places(format_: type[ScaledFormat]) -> npt.NDArray[np.int32]:
