@@ -57,10 +57,11 @@ def test_packing_changes_nothing(name: str, kind: str, tmp_path: Path) -> None:
         assert models.largest_difference(native.logits(ids), floats) < 1e-5
     off = np.abs(expected - floats).max(axis=1) / np.abs(floats).max()
     # Other experts may be chosen; keys that are scaled to length one, scores that are not scaled
-    # and steps that are normalized double what is off.
+    # and steps that are normalized double what is off. Bamba's gates multiply what is off: even
+    # NumPy's int8 products, which round sums differently, are 0.4 % away.
     few = {
         "num_experts_per_tok", "top_k_experts", "moe_k", "linear_num_key_heads", "mixer_rms_eps",
-        "hidden_size_per_layer_input",
+        "hidden_size_per_layer_input", "attn_layer_indices",
     }  # fmt: skip
     few &= models.config(name).keys()
     assert (np.median if few else np.max)(off) < 0.1
