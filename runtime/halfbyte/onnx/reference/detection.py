@@ -238,8 +238,8 @@ def _suppressed(
 
     A box is compared with those only that may overlap it along the first axis.
     """
-    order = np.argsort(-scores, kind="stable")
-    order = order[scores[order] > minimum]
+    order = np.flatnonzero(scores > minimum)
+    order = order[np.argsort(-scores[order], kind="stable")]
     if overlap < 0:  # every box suppresses all others
         return [int(box) for box in order[: min(maximum, 1)]]
     by_place = order[np.argsort(low[order, 0], kind="stable")]
