@@ -57,6 +57,7 @@ def translate(config: Translation) -> None:
         "fc2": "ffn_down",
     }
     if width != dim:
+        config.keep_original()  # for adapters: metadata does not have the width
         names |= {"project_in": "token_embd_proj", "project_out": "output_proj"}
     if not post_norm:
         names |= {"final_layer_norm": "output_norm"}
