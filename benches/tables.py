@@ -26,11 +26,11 @@ def quality(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def popular(rows: Sequence[dict[str, Any]]) -> str:
-    """One row per model: its sizes, seconds and peak memory of what was done with it, and when."""
-    header = ["model", "type", "weights", "file MB", "quantized", "answered", "in a tab", "on"]
+    """One row per model: millions of weights, MB of its file, seconds and peak memory, and when."""
+    header = ["model", "type", "M", "MB", "quantized", "answered", "in a tab", "on"]
     cells = [
         [
-            row["model"], row["type"], f"{row['weights'] / 1e6:.0f} M", f"{row['file'] / 1e6:.0f}",
+            row["model"], row["type"], f"{row['weights'] / 1e6:.0f}", f"{row['file'] / 1e6:.0f}",
             _spent(*row["quantize"]), _spent(*row["answer"]),
             row["tab"].get("reason") or _spent(row["tab"]["seconds"], row["tab"]["bytes"]),
             row["date"][5:],

@@ -57,7 +57,7 @@ def test_models_of_today() -> None:
     whole = {**row, "tab": {"seconds": 12.0, "bytes": 70e6}}
     text = tables.popular([row, whole])
     times = ["1.25 s, 90 MB", "0.5 s, 80 MB"]
-    assert cells(text, 0)[2:] == ["10 M", "6", *times, "too large", "11-28"]
+    assert cells(text, 0)[2:] == ["10", "6", *times, "too large", "11-28"]
     assert cells(text, 1)[-2] == "12 s, 70 MB"
 
 
