@@ -134,6 +134,8 @@ CHANGED: list[tuple[str, str, Any, str]] = [
     ("olmo2", "blk.0.attn_q_norm.weight", (8,), "expected [32], found [8]"),
     ("olmo2", "blk.1.post_ffw_norm.weight", None, "expected [32], found nothing"),
     ("olmo", "output_norm.weight", (32,), "architecture 'olmo' does not use it"),
+    ("olmo", "output_proj.weight", (32, 32), "architecture 'olmo' does not use it"),
+    ("olmo", "token_embd_proj.weight", (32, 32), "architecture 'olmo' does not use it"),
     ("phi", "output.bias", (31,), "expected ["),
     ("opt", "position_embd.weight", (48, 32), "expected [50, 32], found [48, 32]"),
     ("opt-post_norm", "token_embd_proj.weight", (64, 31), "expected [264, 31], found [264, 32]"),

@@ -78,6 +78,8 @@ class Block:
         Attention in the first layer reads its input without a norm.
     dense_head : bool
         A matrix (``cls``), the activation and a norm (``cls.norm``) before the head.
+    projected : bool
+        Files may have matrices from and to embeddings of another width.
     positions : int or None
         Positions are learned; rows of ``position_embd`` before that of the first position.
     """
@@ -99,6 +101,7 @@ class Block:
     whole_pairs: bool = True
     bare: bool = False
     dense_head: bool = False
+    projected: bool = False
     positions: int | None = None
 
 
@@ -160,7 +163,7 @@ def build(
         if block.dense_head:
             x = activated(model.linear(x, "cls", config.dim, bias=None), block.activation)
             x = model.norm_of(x, "cls.norm")
-        if "output_proj.weight" in file.tensors:
+        if block.projected and "output_proj.weight" in file.tensors:
             x = model.linear(x, "output_proj", file.tensors["output_proj.weight"].row_count)
         x = model.scaled(x, config.output_scale)
         model.head(x, config.final_softcap)
@@ -198,7 +201,9 @@ class _Model(Decoder):
 
     def start(self) -> Buffer:
         """What the first layer reads."""
-        c, projection = self.c, self.file.tensors.get("token_embd_proj.weight")
+        c, projection = self.c, None
+        if self.block.projected:
+            projection = self.file.tensors.get("token_embd_proj.weight")
         x = self.scaled(self.embed(projection.columns if projection else 0), c.embedding_scale)
         if projection:
             x = self.linear(x, "token_embd_proj", c.dim)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 TABLES = _block.TABLES
 EQUALIZED: dict[str, tuple[str, ...]] = {}  # biases forbid it
 MODEL_TYPES = ("opt",)
-BLOCK = Block(norm="layer", gated=False, activation="relu", positions=2)
+BLOCK = Block(norm="layer", gated=False, activation="relu", positions=2, projected=True)
 build = partial(_block.build, BLOCK)
 
 
