@@ -19,7 +19,8 @@ from halfbyte.core.buffer import Buffer, Kind, Size, maximum
 from halfbyte.core.instruction import Instruction
 from halfbyte.core.program import Program
 from halfbyte.errors import UnsupportedError
-from halfbyte.quantize.tuning.shape import HEAD_ROWS, Shape
+from halfbyte.quantize.tuning.gradients.linear import product
+from halfbyte.quantize.tuning.shape import HEAD_NUMBERS, Shape
 from halfbyte.weights import F32, Tensor
 
 _LAYER = re.compile(r"blk\.\d{1,9}\.")
@@ -150,8 +151,8 @@ def _shape(
         slots[buffer] = Buffer(slot, buffer.kind, "f32", buffer.shape, value)
     known = dict(slots)
     if name == "head":
-        rows = Size("n", HEAD_ROWS)
-        inner = Buffer("x", Kind.INPUT, "f32", (rows, x.shape[1]))
+        rows = max(1, min(maximum(x.shape[0]), HEAD_NUMBERS // maximum(y.shape[1])))
+        inner = Buffer("x", Kind.INPUT, "f32", (Size("n", rows), x.shape[1]))
         instructions = [i for i in instructions if i.operator is not ops.last_rows]
         first = instructions[0].inputs[0]
         known[first] = inner
@@ -169,7 +170,7 @@ def _shape(
 def _replayed(
     instructions: Sequence[Instruction], known: Mapping[Buffer, Buffer]
 ) -> dict[Buffer, Buffer]:
-    """Record instructions again, with other buffers in place of known ones."""
+    """Record instructions again, with other buffers in place of known ones, and BLAS's products."""
     present = dict(known)
 
     def place(buffer: Buffer | None) -> Buffer | None:
@@ -180,7 +181,8 @@ def _replayed(
         return buffer
 
     for i in instructions:
-        results = i.operator(*map(place, i.arguments), **i.attributes)
+        operator = product if i.operator is ops.matmul else i.operator
+        results = operator(*map(place, i.arguments), **i.attributes)
         several = results if isinstance(results, tuple) else (results,)
         present.update(zip(i.outputs, several, strict=True))
     return present

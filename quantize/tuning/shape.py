@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from halfbyte.core.backends import Executable, open_program
-from halfbyte.core.buffer import Buffer, Size
+from halfbyte.core.buffer import Buffer, Size, maximum
 from halfbyte.core.passes import plan_memory
 from halfbyte.core.program import Program, capture
 from halfbyte.quantize.tuning.gradients import divergence
 from halfbyte.quantize.tuning.reverse import Reverse, reverse
 from halfbyte.weights import F32Array, Tensor
 
-HEAD_ROWS = 64  # rows whose logits are computed at once
+HEAD_NUMBERS = 3 << 21  # logits that are computed at once, of whole rows
 
 Record = Callable[[Program, Buffer], Buffer]
 
@@ -54,6 +54,11 @@ class Shape:
     def check(self) -> None:
         """Raise `UnsupportedError` if an operator has no gradient."""
         _ = self._reverse
+
+    @property
+    def most(self) -> int:
+        """Rows that a run may have."""
+        return maximum(self.x.shape[0])
 
     def load(self, values: Mapping[str, F32Array]) -> None:
         """Copy values into slots."""

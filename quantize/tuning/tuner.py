@@ -29,9 +29,8 @@ from halfbyte.errors import HalfbyteError, UnsupportedError
 from halfbyte.formats import ModelFile
 from halfbyte.quantize.tuning.blas import single_threaded
 from halfbyte.quantize.tuning.checkpoint import check_of, read, write
-from halfbyte.quantize.tuning.learned import Matrix
+from halfbyte.quantize.tuning.learned import Learned, Matrix
 from halfbyte.quantize.tuning.pieces import cut
-from halfbyte.quantize.tuning.shape import HEAD_ROWS
 from halfbyte.quantize.tuning.tensors import encoded, floats, in_floats, learned_of
 from halfbyte.text.planning import Settings, capture_model
 from halfbyte.weights import U8, F32Array, Tensor
@@ -244,8 +243,10 @@ class _Run:
         return states
 
     def _load(self, number: int) -> None:
-        values = {slot: each.values() for slot, each in self._learned[number].items()}
-        self._pieces[number].shape.load(values | self._fixed[number])
+        learned = self._learned[number]
+        values = self._each(lambda each, worker: each.values(), list(learned.values()))
+        new = dict(zip(learned, values, strict=True))
+        self._pieces[number].shape.load(new | self._fixed[number])
 
     def _divergence(self) -> float:
         """The mean over the windows that are held out."""
@@ -263,9 +264,10 @@ class _Run:
 
     def _wanted(self, target: F32Array, worker: int) -> Iterator[tuple[slice, F32Array]]:
         """The float model's logits of some rows at a time, a view that the next ones overwrite."""
-        for first in range(0, len(target), HEAD_ROWS):
-            part = slice(first, first + HEAD_ROWS)
-            yield part, self._teacher[-1].shape.run(target[part], worker)
+        head = self._teacher[-1].shape
+        for first in range(0, len(target), head.most):
+            part = slice(first, first + head.most)
+            yield part, head.run(target[part], worker)
 
     def _loss(
         self, x: F32Array, target: F32Array, worker: int
@@ -303,12 +305,15 @@ class _Run:
             self._learn(number, gradients)
 
     def _learn(self, number: int, gradients: Sequence[Mapping[str, F32Array]]) -> None:
-        share = self.schedule.share(self._step)
-        for slot, learned in self._learned[number].items():
+        schedule, share = self.schedule, self.schedule.share(self._step)
+
+        def descend(item: tuple[str, Learned], worker: int) -> None:
+            slot, learned = item
             first, *others = (each[slot] for each in gradients)
-            gradient = sum(others, first)
-            rate = self.schedule.rate if isinstance(learned, Matrix) else self.schedule.vector_rate
-            learned.descend(gradient, share * rate)
+            rate = schedule.rate if isinstance(learned, Matrix) else schedule.vector_rate
+            learned.descend(sum(others, first), share * rate)
+
+        self._each(descend, list(self._learned[number].items()))
 
     def _each(self, of: Callable[[T, int], R], items: Sequence[T]) -> list[R]:
         """Results in order; each thread has executables of its own."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -21,15 +21,29 @@ I32 = npt.NDArray[np.int32]
 _DECODED = 1 << 20  # weights that are decoded at once: a head in floats may exceed the whole model
 
 
+def _decoded(w: Tensor) -> Iterator[tuple[slice, F32]]:
+    """Some rows of a matrix at a time, in floats."""
+    rows = w.row_count if w.format is FLOAT else max(1, _DECODED // w.columns)
+    for first in range(0, w.row_count, rows):
+        part = slice(first, first + rows)
+        yield part, w.format.decode(np.asarray(w.take(first, rows)))
+
+
+@definition("x:f32[n,k] w:*[m,k] r?:f32[n,m] -> y:f32[n,m]")
+def product(x: F32, w: Tensor, r: F32 | None = None) -> F32:
+    """:func:`halfbyte.core.ops.matmul` by BLAS, which is faster for the many rows of a window."""
+    y: F32 = np.empty((len(x), w.row_count), np.float32)
+    for part, values in _decoded(w):
+        np.matmul(x, values.T, out=y[:, part])
+    return y if r is None else r + y
+
+
 @definition("dy:f32[n,m] w:*[m,k] -> dx:f32[n,k]")
 def product_dx(dy: F32, w: Tensor) -> F32:
     """Of y = x w^T: dx = dy w, with w in any format."""
-    rows = max(1, _DECODED // w.columns)
-    if w.format is FLOAT or w.row_count <= rows:
-        return dy @ w.decode()
     dx: F32 = np.zeros((len(dy), w.columns), np.float32)
-    for first in range(0, w.row_count, rows):
-        dx += dy[:, first : first + rows] @ w.format.decode(np.asarray(w.take(first, rows)))
+    for part, values in _decoded(w):
+        dx += dy[:, part] @ values
     return dx
 
 
@@ -40,6 +54,7 @@ def product_dw(dy: F32, x: F32) -> F32:
 
 
 @rule(ops.matmul)
+@rule(product)
 def _product(i: Instruction, dy: Buffer, wanted: Collection[str]) -> dict[str, Buffer]:
     gradients = {"r": dy}
     if "x" in wanted:

@@ -16,6 +16,7 @@ from halfbyte.core.passes import plan_memory
 from halfbyte.core.program import Program, capture
 from halfbyte.quantize.tuning.gradients import divergence
 from halfbyte.quantize.tuning.gradients.elementwise import SLOPES
+from halfbyte.quantize.tuning.gradients.linear import product
 from halfbyte.quantize.tuning.reverse import reverse
 from halfbyte.weights import F32, Q4_0, Tensor
 
@@ -121,10 +122,15 @@ def _gathered(program: Program, w: Buffer) -> Buffer:
     return y
 
 
-def _quantized(program: Program, x: Buffer) -> Buffer:
+def _quantized(operator: Any) -> Case:
+    """A product with a matrix of the model's file."""
     data = Q4_0.encode(normal(7, 32, seed=2))
-    y: Buffer = ops.matmul(x, program.weight(Tensor("w", Q4_0, (7, 32), data.reshape(-1))))
-    return y
+
+    def build(program: Program, x: Buffer) -> Buffer:
+        y: Buffer = operator(x, program.weight(Tensor("w", Q4_0, (7, 32), data.reshape(-1))))
+        return y
+
+    return Case(build, {"x": normal(N, 32, seed=1)})
 
 
 def _tied(program: Program, w: Buffer) -> Buffer:
@@ -135,14 +141,14 @@ def _tied(program: Program, w: Buffer) -> Buffer:
 
 
 X, Z, ROW = normal(N, 12, seed=1), normal(N, 12, seed=2), normal(1, 12, seed=3)
+FACTORS = {"x": X, "w": normal(7, 12, seed=4), "r": normal(N, 7, seed=5)}
 APART = 0.5 * np.rint(2 * X) + np.float32(0.2)  # from the corners of functions
 NEAR = {"sqrt": np.abs(X) + 1, "reciprocal": np.abs(X) + 1}
 CASES: dict[str, Case] = {
-    "matmul": Case(
-        lambda program, **b: ops.matmul(*b.values()),
-        {"x": X, "w": normal(7, 12, seed=4), "r": normal(N, 7, seed=5)}, ("w",),
-    ),
-    "matmul-q4_0": Case(_quantized, {"x": normal(N, 32, seed=1)}),
+    "matmul": Case(lambda program, **b: ops.matmul(*b.values()), FACTORS, ("w",)),
+    "matmul-q4_0": _quantized(ops.matmul),
+    "product": Case(lambda program, **b: product(*b.values()), FACTORS, ("w",)),
+    "product-q4_0": _quantized(product),
     "gather": Case(_gathered, {"w": normal(6, 12, seed=4)}, ("w",)),
     "tied": Case(_tied, {"w": normal(6, 12, seed=4)}, ("w",)),
     "last_rows": _one(ops.last_rows, {"x": X}, rows=2),

@@ -109,7 +109,7 @@ def test_views_of_results_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [n for n in CASES if n.startswith(("attention", "matmul", "divergence"))]
+    "name", [n for n in CASES if n.startswith(("attention", "matmul", "product", "divergence"))]
 )
 def test_parts_do_not_change_gradients(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is processed some rows at a time, as it is for operands of real sizes."""

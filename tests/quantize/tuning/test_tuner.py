@@ -16,6 +16,7 @@ import halfbyte
 from halfbyte.errors import HalfbyteError, UnsupportedError
 from halfbyte.quantize import quantize_file
 from halfbyte.quantize.gguf_writer import write_gguf
+from halfbyte.quantize.tuning import pieces
 from halfbyte.quantize.tuning.blas import single_threaded
 from halfbyte.quantize.tuning.learned import Matrix, Vector, learns
 from halfbyte.quantize.tuning.pieces import cut
@@ -84,11 +85,11 @@ def test_pieces_are_the_model(name: str, tmp_path: Path) -> None:
     path = models.write(tmp_path / "model.gguf", name)
     ids = np.array(models.ids(name), np.int32)
     file = open_model(path)
-    pieces = cut(capture_model(file, Settings(batch=len(ids), cache="f32")))
-    layers = [piece for piece in pieces if piece.prefix]
+    cuts = cut(capture_model(file, Settings(batch=len(ids), cache="f32")))
+    layers = [piece for piece in cuts if piece.prefix]
     assert len({id(piece.shape) for piece in layers}) < len(layers)  # two share one
     x: Any = ids
-    for piece in pieces:
+    for piece in cuts:
         piece.shape.load(
             {s: t.decode() if isinstance(t, Tensor) else t for s, t in piece.tensors.items()}
         )
@@ -186,6 +187,20 @@ def test_a_short_rest_of_a_text_does_not_judge(storytellers: tuple[Path, Path]) 
     assert results[0].before == results[1].before
     alone = tune(files[0], dict(files[1].tensors), long, Schedule(steps=1, every=1))
     assert results[0].before == alone.before
+
+
+def test_logits_are_computed_some_rows_at_a_time(
+    storytellers: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a window of 20 tokens all together, or seven."""
+    short = Schedule(steps=2, every=2)
+    whole, _ = tuned(storytellers, short)
+    monkeypatch.setattr(pieces, "HEAD_NUMBERS", 7 * 1024 + 5)
+    file = open_model(storytellers[0])
+    assert cut(capture_model(file, Settings(batch=20)))[-1].shape.most == 7
+    parts, _ = tuned(storytellers, short)
+    np.testing.assert_allclose(parts.before, whole.before, rtol=1e-5)
+    np.testing.assert_allclose(parts.after, whole.after, rtol=1e-3)
 
 
 @pytest.mark.parametrize("name", ["phi3", "gpt2", "qwen2"])
