@@ -198,3 +198,13 @@ def test_the_command_shows_fleets(
     assert [group["devices"] for group in fleet["groups"]] == [16, 24]
     assert main([*call, "--csv"]) == 0
     assert capsys.readouterr().out.splitlines()[1].split(",")[2:5] == ["all", "40", "1"]
+
+
+def test_processes_share_a_fleet(
+    candidate: Candidate, phones: tuple[Fleet, list[Profile]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleets, "_AT_ONCE", 90)
+    done: list[int] = []
+    shared = on_fleet(candidate, *phones, CONDITIONS, done.append, processes=3)
+    assert sorted(done) == [60, 70, 90, 90, 90]
+    assert shared == on_fleet(candidate, *phones, CONDITIONS)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from halfbyte.cli.common import Progress, add_debug, given_settings
+from halfbyte.cli.common import Progress, add_debug, cores, given_settings
 from halfbyte.cli.fit import NO
 from halfbyte.cli.parser import Commands, Parser, named_size, number, whole
 from halfbyte.cli.pull import located
@@ -185,7 +185,7 @@ def _on_fleet(
     results = []
     for candidate in chosen:
         bar.show(f"{candidate.model} {candidate.type} on the fleet")
-        results.append(on_fleet(candidate, fleet, profiles, conditions, bar.add))
+        results.append(on_fleet(candidate, fleet, profiles, conditions, bar.add, cores()))
     bar.clear()
     return results
 

@@ -269,8 +269,12 @@ class Cost:
         total = total + self._meetings * rates.meeting
         for peak, amount in self._computing.items():
             total = total + amount * per[peak]
-        for kind in self._reading:
-            total = total + np.maximum(kind.amount * per[kind.peak], kind.holds / rates.memory)
+        slowness = 1 / rates.memory
+        computing, reading = np.empty((2, *total.shape))
+        for kind in self._reading:  # in place: a fleet's arrays are larger than the cache
+            np.multiply(kind.amount, per[kind.peak], out=computing)
+            np.multiply(kind.holds, slowness, out=reading)
+            total += np.maximum(computing, reading, out=computing)
         return total
 
     def by_kind(self, rates: Rates) -> list[tuple[str, F64]]:

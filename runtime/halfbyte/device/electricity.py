@@ -25,8 +25,8 @@ class Supply:
         self.hertz = np.array(cluster.frequencies_mhz.values) * 1e6
         self.volts = np.array(cluster.voltages_mv.values) / 1e3
         self._unit = draws(cluster.dynamic_power_uw_per_mhz_v2) * 1e-12  # W for Hz and V^2
-        square = (self.hertz * self.volts**2)[:, None]
-        self.every_watts: F64 = self._unit * square  # of a core [steps, draws]
+        self._square = self.hertz * self.volts**2
+        self.every_watts: F64 = self._unit * self._square[:, None]  # of a core [steps, draws]
         self._leakage = draws(cluster.leakage_w), draws(cluster.leakage_doubling_k)
 
     @property
@@ -36,7 +36,7 @@ class Supply:
 
     def core_watts(self, steps: Indices) -> F64:
         """Watts of a core that computes all the time, at these steps."""
-        watts: F64 = self._unit * self.hertz[steps] * self.volts[steps] ** 2
+        watts: F64 = self._unit * self._square[steps]
         return watts
 
     def leaked_watts(self, steps: Indices, temperature: F64) -> F64:

@@ -18,6 +18,7 @@ from halfbyte.device import schema
 from halfbyte.device.candidates import Candidate
 from halfbyte.device.comparison import Conditions
 from halfbyte.device.cost import F64
+from halfbyte.device.processes import finished
 from halfbyte.device.profile import Profile, load_profile
 from halfbyte.device.quantity import Draws, Quantity
 from halfbyte.device.recording import Simulation
@@ -192,9 +193,9 @@ def simulated(
 
 def on_fleet(
     candidate: Candidate, fleet: Fleet, profiles: Sequence[Profile], conditions: Conditions,
-    progress: Progress = lambda devices: None,
+    progress: Progress = lambda devices: None, processes: int = 1,
 ) -> FleetResult:  # fmt: skip
-    """A candidate on all devices of a fleet, the same for the same seed."""
+    """A candidate on all devices of a fleet, the same for the same seed with any `processes`."""
     rooms = [Room(profile, None, conditions.seed, tab=False) for profile in profiles]
     unit = candidate.task(rooms[0], candidate.memory(rooms[0]).from_storage).unit
     jobs = [
@@ -206,14 +207,15 @@ def on_fleet(
     def run(job: tuple[int, int, int]) -> Mapping[str, F64]:
         index, number, count = job
         random = np.random.default_rng([conditions.seed, index, number])
-        part = _portion(candidate, fleet, rooms[index], Draws(random, count), conditions)
-        progress(count)
-        return part
+        return _portion(candidate, fleet, rooms[index], Draws(random, count), conditions)
 
-    parts = list(map(run, jobs))
+    parts: dict[int, Mapping[str, F64]] = {}
+    for at, part in finished(run, jobs, processes):
+        parts[at] = part
+        progress(len(part["fits"]))
     groups, every = [], []
     for index, profile in enumerate(profiles):
-        own = [part for (i, *_), part in zip(jobs, parts, strict=True) if i == index]
+        own = [parts[at] for at, (i, *_) in enumerate(jobs) if i == index]
         if own:
             every.append(joined := _joined(own))
             groups.append(_group(profile.name, profile.title, joined))
