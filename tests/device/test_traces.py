@@ -51,6 +51,20 @@ def test_duration_of_a_tick_follows_from_timestamps(tmp_path: Path, content: Arr
     assert read_recording(recordings.save(path, content)).tick_s == 1.0
 
 
+def test_a_gap_of_stamps_is_refused(tmp_path: Path, content: Arrays) -> None:
+    ticks = np.repeat(np.arange(600), COUNT)
+
+    def with_gap(seconds: int) -> Path:
+        stamps = recordings.FIRST_STAMP + ticks + seconds * (ticks >= 300)
+        content["predictions"][:, 0] = stamps.astype(np.float32)
+        return recordings.save(tmp_path / "a.npz", content)
+
+    assert read_recording(with_gap(30)).tick_s == pytest.approx(1.07, abs=0.02)
+    for seconds in (200, 5000):
+        with pytest.raises(FormatError, match=r"a\.npz: t_predict: .* without a gap, found \d+ s"):
+            read_recording(with_gap(seconds))
+
+
 def test_nothing_is_unpickled(tmp_path: Path, content: Arrays) -> None:
     content["zone_names"] = np.array([Trap()] * COUNT, dtype=object)
     with pytest.raises(FormatError, match=r"a.npz: .*zone_names"):

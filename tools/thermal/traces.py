@@ -103,7 +103,10 @@ def _whole_ticks(path: Path, rows: NDArray[np.generic], zones: list[str]) -> Flo
 
 
 def _tick_seconds(path: Path, stamps: Floats) -> float:
-    """The tick from the first to the last change of the stamps; 1 s with fewer than two changes."""
+    """The tick from the first to the last change of the stamps; 1 s with fewer than two changes.
+
+    Between two changes no more time may be missing than the longest tick, at the median tick.
+    """
     changes = np.flatnonzero(np.diff(stamps)) + 1
     if len(changes) < 2:
         return 1.0
@@ -112,4 +115,9 @@ def _tick_seconds(path: Path, stamps: Floats) -> float:
     if not 0 < tick <= LONGEST_TICK_S:
         raise FormatError(f"{path}: t_predict: expected ticks of up to {LONGEST_TICK_S:g} s, "
                           f"found {tick:g}")  # fmt: skip
+    seconds, ticks = np.diff(stamps[changes]), np.diff(changes)
+    missing = seconds - np.median(seconds / ticks) * ticks
+    if (most := missing[at := int(missing.argmax())]) > LONGEST_TICK_S:
+        raise FormatError(f"{path}: t_predict: expected ticks without a gap, found {most:.0f} s "
+                          f"missing between ticks {changes[at]} and {changes[at + 1]}")  # fmt: skip
     return tick
