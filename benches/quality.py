@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from benches import tables
 from benches.figures import add_json_option, pytest_json, write_json
-from tests.judges.test_llama_cpp import STEPS, as_f32, distributions, divergence, log_softmax
+from tests.judges.test_llama_cpp import as_f32, distributions, divergence, log_softmax
 
 import halfbyte
 from halfbyte.quantize import quantize_file
@@ -27,11 +27,12 @@ from halfbyte.text.describe import bits_per_weight
 ROOT = Path(__file__).resolve().parents[1]
 MODEL = ROOT / "runtime/halfbyte/data/storyteller.bin"
 HELDOUT = ROOT / "tests/data/storyteller-heldout.txt"
+POSITIONS = 200
 
 
 def measure(preset: str, path: Path) -> dict[str, Any]:
     """The figures of one file."""
-    ids, expected = distributions(path, STEPS)
+    ids, expected = distributions(path, POSITIONS)
     stories = HELDOUT.read_text(encoding="utf-8").strip().split("\n\n")
     with halfbyte.load(path) as model:
         kl = divergence(expected, log_softmax(model.logits(ids[:-1])))

@@ -36,6 +36,7 @@ HISTORY, LATEST = ROOT / "benches/history", ROOT / "build/bench/latest.json"
 HTML = ROOT / "build/bench/report.html"
 BENCHES = {  # module and options, by the file of results
     "quality": "benches.quality",
+    "rounding": "benches.rounding",
     "popular": "benches.popular",
     "peers": "benches.peers --large",
     "tab-threads": "benches.peers -r 4 -p 128 -m '135M Q4_0' -e relaxed,simd128,wllama-2",

@@ -1,17 +1,22 @@
 """What a language model loses when it is quantized, at equal bytes, judged by llama.cpp.
 
-    python -m benches.rounding MODEL --text TEXT --heldout TEXT [--types Q4_0,Q4_K_M] [--json FILE]
+    python -m benches.rounding [MODEL --text TEXT --heldout TEXT] [--types Q4_0,Q4_K_M,3.5]
+        [--by "gptq, text;llama.cpp"] [--json FILE]
+
+Without a model it is the shipped storyteller, with stories of its grammar. A number in the place of
+a type is `quantize --bits --calibrate TEXT`, which llama.cpp does not have.
 
 Files are halfbyte's, by each method, and those of llama.cpp's quantizer, without and with
 importance (which halfbyte computes on TEXT, as llama-imatrix does). llama.cpp computes the logits
 of all of them, and of the model in F32, on the held-out texts, which are separated by empty lines.
 The table has the mean KL divergence from the distributions in F32, the perplexity, and how often
-the likeliest token is the same.
+the likeliest token is the same. With --json, other rows that the file has stay there.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import itertools
 import json
 import subprocess
@@ -24,8 +29,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from benches.figures import add_json_option, pytest_json, write_json
+from benches import tables
+from benches.figures import add_json_option, command_of, pytest_json, write_json
 from benches.prepare import VERSIONS, python_of
+from benches.quality import HELDOUT, MODEL, ROOT
 from tests.judges.test_llama_cpp import as_f32, divergence, log_softmax
 
 from halfbyte.quantize import quantize_file
@@ -35,10 +42,13 @@ from halfbyte.text.opening import open_model
 from halfbyte.text.tokenizers import from_metadata
 
 WORKER = Path(__file__).with_name("peers") / "rounding_worker.py"
-PEERS = {"llama.cpp": False, "llama.cpp, importance": True}
+PEERS = {"llama.cpp": False, tables.IMPORTANCE: True}
 METHODS = "rtn", "search", "search, text", "gptq", "gptq, text", "tuned", "tuned, text"
-WAYS = [*(f"halfbyte {method}" for method in METHODS), *PEERS]
+WAYS = [*METHODS, *PEERS]
 TYPES = "Q4_0,Q4_K_M,Q3_K_M,IQ4_XS"
+OWN_TYPES = "Q4_0,IQ4_NL,4.5,5,5.5,6,6.5,7,7.5,8,8.5"  # which the storyteller's 128 columns fill
+OF_BITS = "gptq, text"
+STORIES, STORIES_SEED = 200, 2  # to calibrate with; the storyteller was trained with another seed
 F64 = npt.NDArray[np.float64]
 
 
@@ -105,19 +115,17 @@ def measure(
         expected = logits_of(floats, texts, [])
         judge = Judge(texts, expected)
         yield {
-            "type": "F32", "by": "llama.cpp", "bytes": floats.stat().st_size,
-            **judge.judged(expected),
+            "type": "F32", "by": "", "bytes": floats.stat().st_size, **judge.judged(expected)
         }  # fmt: skip
         target = folder / "quantized.gguf"
-        for kind, way in itertools.product(kinds, ways):
+        pairs = itertools.product(kinds, ways)
+        for kind, way in (pair for pair in pairs if pair[0] in presets() or pair[1] == OF_BITS):
             start, quantize = time.perf_counter(), []
             if way in PEERS:
                 number = presets()[kind].file_type
                 quantize = [[*map(str, (floats, target)), number, str(importance) * PEERS[way]]]
             else:
-                method, _, data = way.removeprefix("halfbyte ").partition(", ")
-                calibrate = {"calibrate": text} if data else {}
-                quantize_file(floats, kind, target, method=method, **calibrate)
+                _quantize(floats, kind, target, way, text)
             seconds = time.perf_counter() - start
             judged = judge.judged(logits_of(target, texts, quantize))
             row = {"type": kind, "by": way, "bytes": target.stat().st_size, **judged}
@@ -125,18 +133,26 @@ def measure(
             target.unlink()
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """The rows for people; KL also as a share of that of llama.cpp with importance."""
-    peers = {r["type"]: r["kl"] for r in rows if r["by"] == "llama.cpp, importance"}
-    lines = ["| type | by | bytes | KL | of the peer's | perplexity | same token |",
-             "|---|---|--:|--:|--:|--:|--:|"]  # fmt: skip
-    for row in rows:
-        share = f"{row['kl'] / peers[row['type']]:.0%}" if row["type"] in peers else ""
-        lines.append(
-            f"| {row['type']} | {row['by']} | {row['bytes']:,} | {row['kl']:.6f} | {share} | "
-            f"{row['perplexity']:.4f} | {row['agreement']:.2%} |"
-        )
-    return "\n".join(lines)
+def _quantize(floats: Path, kind: str, target: Path, way: str, text: Path) -> None:
+    method, _, data = way.partition(", ")
+    options: dict[str, Any] = {"calibrate": text} if data else {}
+    options |= {"type": kind} if kind in presets() else {"bits": float(kind)}
+    quantize_file(floats, output=target, method=method, **options)
+
+
+def merged(rows: list[dict[str, Any]], path: Path | None) -> list[dict[str, Any]]:
+    """These rows, and those of other files that a file of figures has: by model and type, types in
+    the order in which they came, ways in that of `WAYS`."""
+    old = json.loads(path.read_text("utf-8"))["rows"] if path and path.exists() else []
+    by_file = {(row["model"], row["type"], row["by"]): row for row in [*old, *rows]}
+    order = list(dict.fromkeys((model, kind) for model, kind, _ in by_file))
+    models = list(dict.fromkeys(model for model, _ in order))
+
+    def place(key: tuple[str, str, str]) -> tuple[int, int, int]:
+        model, kind, way = key
+        return models.index(model), order.index((model, kind)), WAYS.index(way) if way else -1
+
+    return [by_file[key] for key in sorted(by_file, key=place)]
 
 
 def main() -> None:
@@ -145,22 +161,55 @@ def main() -> None:
         prog="python -m benches.rounding", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("model", type=Path, help="in floats")
-    parser.add_argument("--text", type=Path, required=True, help="to calibrate with")
-    parser.add_argument("--heldout", type=Path, required=True, help="to judge by")
-    parser.add_argument("--types", default=TYPES, help=f"default: {TYPES}")
-    parser.add_argument("--without", default="", help="such as tuned, which takes minutes")
+    add = parser.add_argument
+    add("model", type=Path, nargs="?", default=MODEL, help="in floats")
+    add("--text", type=Path, help="to calibrate with")
+    add("--heldout", type=Path, default=HELDOUT, help="to judge by")
+    add("--name", help="the model's in the table; by default the file's")
+    add("--types", help=f"default: {TYPES}")
+    add("--by", default=";".join(WAYS), help='default: "%(default)s"')
     add_json_option(parser)
     options = parser.parse_args()
-    kinds = [canonical(kind) for kind in options.types.split(",")]
-    ways = [way for way in WAYS if not options.without or options.without not in way]
-    rows = []
-    for row in measure(options.model, options.text, options.heldout, kinds, ways):
-        rows.append(row)
-        print(*row.values(), file=sys.stderr, flush=True)
-    print(table(rows))
-    versions = {"llama.cpp": VERSIONS["llama.cpp"]}
-    write_json(options.json, pytest_json([], "benches/rounding", rows=rows, versions=versions))
+    own = options.model == MODEL
+    if not own and options.text is None:
+        parser.error("--text, --heldout: expected texts for a model of your own")
+    types = options.types or (OWN_TYPES if own else TYPES)
+    kinds = [kind if _is_number(kind) else canonical(kind) for kind in types.split(",")]
+    ways = options.by.split(";")
+    if unknown := set(ways) - {*WAYS}:
+        parser.error(f"--by: expected some of {'; '.join(WAYS)}, found {', '.join(unknown)}")
+    with tempfile.TemporaryDirectory() as folder:
+        text = options.text or _stories(Path(folder) / "stories.txt")
+        measured = measure(options.model, text, options.heldout, kinds, ways)
+        report(options.name or options.model.stem, measured, options.json)
+
+
+def report(name: str, measured: Iterator[dict[str, Any]], path: Path | None) -> None:
+    """Print the rows, and write them beside those that a file has."""
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    rows, versions = [], {"llama.cpp": VERSIONS["llama.cpp"]}
+    for row in measured:
+        rows.append({"model": name, **row, "date": today})
+        print(tables.rounding(rows[-1:]).splitlines()[-1], flush=True)
+        every = merged(rows, path)
+        content = pytest_json([], "benches/rounding", rows=every, versions=versions)
+        content["command"] = command_of("benches/rounding", [])  # of rows of earlier runs, too
+        write_json(path, content)
+    print(tables.rounding(rows))
+
+
+def _stories(path: Path) -> Path:
+    """The text to calibrate the storyteller with."""
+    sys.path.insert(0, str(ROOT / "tools"))  # whose scripts import each other by name
+    from storyteller_grammar import stories
+
+    some = itertools.islice(stories(STORIES_SEED), STORIES)
+    path.write_text("\n\n".join(some), encoding="utf-8")
+    return path
+
+
+def _is_number(text: str) -> bool:
+    return text.replace(".", "", 1).isdigit()
 
 
 if __name__ == "__main__":

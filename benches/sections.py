@@ -71,6 +71,15 @@ SECTIONS = (
         lambda content: tables.quality(content["rows"]),
     ),
     Section(
+        "rounding", TEXT, "Rounding at equal bytes",
+        "What a file loses, judged by llama.cpp: the mean KL divergence of its distributions from "
+        "those in F32 on held-out text, times 1,000, the same as a share of what llama.cpp's "
+        "quantizer with importance loses in the same type, and how often the likeliest token is "
+        "the same. A number in place of a type is `quantize --bits`. *Text* is `--calibrate TEXT`, "
+        "from which llama.cpp's importance is as well.",
+        lambda content: tables.rounding(content["rows"]),
+    ),
+    Section(
         "popular", TEXT, "Models of today",
         "Folders with random weights at the sizes of published models, as a hub has them: millions "
         "of weights, MB of the file in 4 bits, seconds and peak memory of `quantize --int4`, of a "

@@ -7,6 +7,8 @@ from typing import Any
 
 from benches.figures import Series, digits, markdown
 
+IMPORTANCE = "llama.cpp, importance"
+
 ENCODERS = {
     "plain": "halfbyte", "search": "halfbyte, search", "llama.cpp": "llama.cpp", "gguf": "gguf",
 }  # fmt: skip
@@ -38,6 +40,22 @@ def popular(rows: Sequence[dict[str, Any]]) -> str:
         for row in rows
     ]  # fmt: skip
     return markdown(header, cells, left=2)
+
+
+def rounding(rows: Sequence[dict[str, Any]]) -> str:
+    """One row per file: KL as a share of that of llama.cpp with importance in the same type."""
+    peers = {(r["model"], r["type"]): r["kl"] for r in rows if r["by"] == IMPORTANCE}
+    header = ["model", "type", "by", "MB", "1000 KL", "of peer's", "perplexity", "same", "on"]
+    cells = [
+        [
+            row["model"], row["type"], row["by"], digits(row["bytes"] / 1e6),
+            digits(1000 * row["kl"]),
+            f"{row['kl'] / peer:.0%}" if (peer := peers.get((row["model"], row["type"]))) else "",
+            f"{row['perplexity']:.4g}", f"{row['agreement']:.1%}", row["date"][5:],
+        ]
+        for row in rows
+    ]  # fmt: skip
+    return markdown(header, cells, left=3)
 
 
 def _spent(seconds: float, nbytes: int) -> str:

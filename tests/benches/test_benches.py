@@ -8,10 +8,11 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from benches import comparison, governors, tables
+from benches import comparison, governors, rounding, tables
 from benches.__main__ import alarm
 from benches.browser.measure import Tab
 from benches.figures import Series, digits, markdown, pytest_json, write_json
@@ -70,10 +71,31 @@ def test_rows_of_other_models_stay(tmp_path: Path) -> None:
     assert merged(new, None) == merged(new, tmp_path / "none.json") == new
 
 
-@pytest.mark.parametrize("name", ["cost", "governors", "browser.cost"])
-def test_benches_of_devices_import(name: str) -> None:
-    """Their imports have been moved before."""
-    assert import_module(f"benches.{name}").main
+def test_rows_of_other_files_stay(tmp_path: Path) -> None:
+    def row(model: str, kind: str, by: str, kl: float) -> dict[str, Any]:
+        return {"model": model, "type": kind, "by": by, "kl": kl, "bytes": 2_500_000,
+                "perplexity": 12.25, "agreement": 0.875, "date": "2026-11-28"}  # fmt: skip
+
+    path = tmp_path / "rounding.json"
+    old = [row("A", "F32", "", 0.0), row("A", "Q4_0", "rtn", 0.3), row("B", "F32", "", 0.0)]
+    write_json(path, pytest_json([], "benches/rounding", rows=old))
+    peer = row("A", "Q4_0", tables.IMPORTANCE, 0.2)
+    new = [peer, row("A", "Q4_0", "gptq", 0.05), row("A", "Q4_0", "rtn", 0.4)]
+    every = rounding.merged(new, path)
+    assert every == [old[0], new[2], new[1], peer, old[2]]
+    assert cells(tables.rounding(every), 2) == [
+        "A", "Q4_0", "gptq", "2.5", "50", "25%", "12.25", "87.5%", "11-28"
+    ]  # fmt: skip
+
+
+def test_benches_import(repository: Path) -> None:
+    """What they import from the tests has been moved before."""
+    for path in sorted((repository / "benches").rglob("*.py")):
+        if "suite" in path.parts:
+            continue  # make bench
+        name = ".".join(path.relative_to(repository).with_suffix("").parts)
+        if path.name not in {"pytorch.py", "tflite.py", "rounding_worker.py", "folder.py"}:
+            import_module(name)  # others run in a peer's Python
 
 
 def test_ratio_is_the_median_of_the_rounds() -> None:
