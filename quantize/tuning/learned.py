@@ -92,6 +92,9 @@ class Vector:
 class Matrix:
     """Rows d q + m of a scaled format: d and m are learned, q are the integers of the start.
 
+    Where there is an m, a step of d leaves the middle of a block's values where it is, as it does
+    in formats whose middle is 0: otherwise one of d alone would move all values.
+
     Memory: a byte a weight and, for a scale or minimum, sixteen bytes.
     """
 
@@ -141,12 +144,16 @@ class Matrix:
         """See :class:`Learned`."""
         parts = gradient.reshape(self._q.shape)
         step = np.float32(rate) * self._unit
-        self._d -= step * self._adams["d"].step(np.einsum("rbpi,rbpi->rbp", parts, self._q))
-        if self.format.minimum:
-            half = np.float32(self.format.levels.high / 2)  # what the scale's step adds on average
-            self._m -= half * step * self._adams["m"].step(parts.sum(axis=-1))
-            if self.format.negative:
-                np.minimum(self._m, 0, out=self._m)
+        of_scale = np.einsum("rbpi,rbpi->rbp", parts, self._q)
+        if not self.format.minimum:
+            self._d -= step * self._adams["d"].step(of_scale)
+            return
+        middle, of_minimum = np.float32(self.format.levels.high / 2), parts.sum(axis=-1)
+        by = step * self._adams["d"].step(of_scale - middle * of_minimum)
+        self._d -= by
+        self._m += middle * by - middle / 2 * step * self._adams["m"].step(of_minimum)
+        if self.format.negative:
+            np.minimum(self._m, 0, out=self._m)
 
     def count(self, steps: int) -> None:
         """See :class:`Learned`."""

@@ -68,6 +68,17 @@ def test_a_matrix_is_what_the_file_holds(format_: type[ScaledFormat]) -> None:
     np.testing.assert_array_equal(format_.quantized(matrix.encoded()).q, format_.quantized(start).q)
 
 
+@pytest.mark.parametrize("format_", SCALED, ids=lambda f: f.name)
+def test_a_step_moves_values_as_far_in_every_format(format_: type[ScaledFormat]) -> None:
+    """About as far as the rate says: a minimum makes up for what its scale would add to it."""
+    x, rate = normal(64, 512, seed=1), 0.001
+    matrix = Matrix(Tensor("w", format_, x.shape, format_.encode(x).reshape(-1)))
+    before = matrix.values()
+    matrix.descend(normal(64, 512, seed=2), rate)
+    moved = np.linalg.norm(matrix.values() - before) / np.linalg.norm(before)
+    assert 0.8 * rate < moved < 2.6 * rate
+
+
 def test_only_scales_with_gradients_are_learned() -> None:
     assert {"Q4_0", "Q8_0", "Q3_K", "Q2_K", "Q4_K", "IQ4_NL"} <= {f.name for f in SCALED}
     assert not any(map(learns, (FORMATS[n] for n in ("MXFP4", "F16", "F32", "IQ2_XXS", "TQ2_0"))))
