@@ -204,7 +204,8 @@ def _rounded(task: Task, parts: Iterable[Part], threads: int = 0) -> dict[str, U
 def tuned(task: Task) -> dict[str, U8]:
     """As by `gptq`, then scales, minima and vectors by distillation; see `tuning`."""
     size = max(1, sum(map(len, task.windows)) // len(task.windows))
-    schedule = Schedule.of(size)
+    weights = sum(tensor.row_count * tensor.columns for tensor in task.file.tensors.values())
+    schedule = Schedule.of(size, weights)
     check_windows(task.windows)
     encoded, start = gptq(task), dict[str, Tensor]()
     for name, tensor in task.file.tensors.items():

@@ -42,7 +42,7 @@ R = TypeVar("R")
 
 _HELD = 8  # one of so many windows is not learned from
 _WARMUP = 10  # steps
-_TOKENS = 80_000  # that are learned from in all: the time is that of their runs, there and back
+_WORK = 6.7e12  # weights times tokens learned from, in all: 10 minutes of two cores
 _STEPS = (40, 160)
 
 
@@ -73,9 +73,9 @@ class Schedule:
     seed: int = 0
 
     @classmethod
-    def of(cls, size: int) -> Schedule:
-        """Steps for windows of about this number of tokens."""
-        steps = min(max(_TOKENS // (cls.windows * size), _STEPS[0]), _STEPS[1])
+    def of(cls, size: int, weights: int) -> Schedule:
+        """Steps for windows of about `size` tokens, and a model of so many weights."""
+        steps = int(min(max(_WORK / (weights * cls.windows * size), _STEPS[0]), _STEPS[1]))
         return cls(steps=steps, every=max(1, steps // 8))
 
     def share(self, step: int) -> float:

@@ -26,7 +26,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """A text and a schedule of some milliseconds."""
     monkeypatch.setattr(texts.own_windows, "__defaults__", (300,))
     schedule = Schedule(steps=4, every=2, rate=0.001, vector_rate=0.001)
-    monkeypatch.setattr(Schedule, "of", lambda size: schedule)
+    monkeypatch.setattr(Schedule, "of", lambda size, weights: schedule)
 
 
 @pytest.fixture

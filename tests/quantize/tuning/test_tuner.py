@@ -187,6 +187,13 @@ def test_a_start_that_steps_make_worse_remains(storytellers: tuple[Path, Path]) 
     assert not result.encoded
 
 
+def test_larger_models_take_fewer_steps() -> None:
+    """For about the time that 48 take of 135 million weights, within bounds."""
+    steps = [Schedule.of(512, weights).steps for weights in (10**6, 10**8, 134_515_008, 10**10)]
+    assert steps == [160, 65, 48, 40]
+    assert Schedule.of(128, 134_515_008).every == 20
+
+
 def test_a_short_rest_of_a_text_does_not_judge(storytellers: tuple[Path, Path]) -> None:
     """A last window of two tokens is learned from; the longest are held out."""
     files = [open_model(path) for path in storytellers]
