@@ -18,7 +18,7 @@ from halfbyte.quantize.tuning.gradients import divergence
 from halfbyte.quantize.tuning.reverse import Reverse, reverse
 from halfbyte.weights import F32Array, Tensor
 
-HEAD_NUMBERS = 3 << 21  # logits that are computed at once, of whole rows
+HEAD_NUMBERS = 3 << 20  # logits that are computed at once, of whole rows
 
 Record = Callable[[Program, Buffer], Buffer]
 
