@@ -10,6 +10,7 @@ lie on one: even in BF16 a weight is near enough to a multiple of d in one of ei
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
@@ -25,7 +26,7 @@ from halfbyte.weights.few_bits import TQ2_0
 NOTE = "the values lie on its lattice: nothing is lost"
 
 _BLOCK = 32
-_SAMPLED = 1 << 14  # weights that are looked at first
+_SAMPLED = 1 << 14  # weights that are looked at after the first row
 _GROUPS = (128, 64, 32)  # columns that share a scale of eight bits, if not whole rows
 _NEAR = (0, 1, -1, 2, -2, 3, -3, 4, -4)  # steps of F16 from the scale of least squares
 
@@ -89,17 +90,18 @@ def _candidates(choice: Choice) -> Iterator[type[ScaledFormat]]:
 
 
 def _lies_on(format_: type[ScaledFormat], file: ModelFile, choice: Choice, codec: Codec) -> bool:
-    """Whether a matrix lies on a lattice: its first rows mostly tell, otherwise all of it does."""
+    """Whether a matrix lies on a lattice: mostly its first row tells, otherwise all of it does."""
     tensor, stored = choice.tensor, _rounding(choice.tensor)
-    rows = max(1, _SAMPLED // tensor.columns)
-    for part in slices(file, tensor, codec):
-        sample = [part.values[:rows]] if part.first == 0 else []
-        for values in (*sample, part.values):
-            if not np.isfinite(values).all():
-                return False
-            if np.isnan(find_scales(format_, values, stored)).any():
-                return False
-    return True
+    file.check()
+
+    def fits(values: F32Array) -> bool:
+        finite = bool(np.isfinite(values).all())
+        return finite and not np.isnan(find_scales(format_, values, stored)).any()
+
+    first_rows = (1, max(1, _SAMPLED // tensor.columns))
+    samples = (codec.values(tensor, 0, rows) for rows in first_rows)
+    parts = (part.values for part in slices(file, tensor, codec))
+    return all(fits(values) for values in itertools.chain(samples, parts))
 
 
 def _ternary(values: F32Array, stored: Round) -> F32Array:
@@ -157,6 +159,8 @@ def _fitted(x: F32Array, d: F32Array, low: int, high: int, stored: Round) -> F32
     scales = np.full(len(x), np.nan, np.float32)
     for offset in _NEAR:
         open_ = np.flatnonzero(near & np.isnan(scales))
+        if not open_.size:
+            break
         trial = (bits[open_] + np.uint16(offset & 0xFFFF)).view(np.float16).astype(np.float32)
         with np.errstate(invalid="ignore", over="ignore"):
             fits = (stored(q[open_] * trial[:, None]) == x[open_]).all(axis=1)
