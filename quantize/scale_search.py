@@ -6,16 +6,16 @@ the best of all is kept. No data is needed: the weights of the errors, `importan
 model itself (see `quantizer`). All is float32; for a part x with importance w:
 
 - without a minimum, x ~ a q: for each factor c, q = nearest(x (1 / d0 c)) with d0 of plain
-  rounding; A = sum w x q, B = sum w q q, a = A / B, which lowers the error by A^2 / B. If scales
+  rounding; A = sum w q x, B = sum w q q, a = A / B, which lowers the error by A^2 / B. If scales
   are powers of two, a = d0 / c, and the error is lower by (2 A - a B) a.
-- with one, x ~ a q + b: q = nearest((x - lo) (1 / d0) c) with lo and d0 of plain rounding; then a
-  and b by least squares, with b <= 0 in K-quants; then once more with q = nearest((x - b) (1 / a)),
-  in K-quants for all, otherwise for the best. The error is lower by a sum w q x + b sum w x.
+- with one, x ~ a q + b: for each factor c and what is added to it, e, q = nearest((x - lo) (1 / d0)
+  c + e) with lo and d0 of plain rounding; then a and b by least squares, with b <= 0 in K-quants;
+  then once more with q = nearest((x - b) (1 / a)), in K-quants for all, otherwise for the best. The
+  error is lower by a sum w q x + b sum w x.
 
-The first that lowers it most is taken. Scales and
-minima are then rounded as in plain rounding, and x is quantized again. A block of the file takes
-the result of the search if its error is smaller than that of plain rounding. Errors are at most
-those of llama.cpp's quantizer.
+The first that lowers it most is taken. Scales and minima are then rounded as in plain rounding, and
+x is quantized again. A block of the file takes the result of the search if its error is smaller
+than that of plain rounding. Errors are at most those of llama.cpp's quantizer.
 
 The kernels ``encode_*`` produce the same bytes (:mod:`halfbyte.quantize.steps`), so every sum has a
 fixed order and nothing is fused.

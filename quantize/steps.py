@@ -102,7 +102,7 @@ class OnePass(Steps):
         error = reach(np.empty((n, 2), np.float32))
         self._call(
             "encode_search", format_, x, {"w": w, "error": error}, importance=importance,
-            factors=np.array(format_.factors, np.float32), c=len(format_.factors), planes=planes,
+            factors=_factors(format_), c=len(format_.factors), planes=planes,
             p=len(planes), bytes=format_.block_bytes, offset=offset,
             at=_offset(format_, "e" if format_.powers else "d"), powers=int(format_.powers),
             minimum=int(format_.minimum), bias=levels.bias, away=int(levels.away),
@@ -153,10 +153,9 @@ class KernelSteps(OnePass):
         minima: F32Array,
     ) -> Pair:
         a, b = self._parts(format_, x, 2)
-        factors = np.array(format_.factors, np.float32)
         arguments = {
             "importance": importance, "inverse": inverse(scales), "scales": scales,
-            "factors": factors, "c": len(factors),
+            "factors": _factors(format_), "c": len(format_.factors),
         }  # fmt: skip
         if format_.minimum:
             arguments |= {
@@ -215,6 +214,12 @@ def _places(format_: type[ScaledFormat]) -> npt.NDArray[np.int32]:
     return np.array(places, np.int32).reshape(-1, 4)
 
 
+def _factors(format_: type[ScaledFormat]) -> F32Array:
+    """Factors, which with minima are followed by what is added."""
+    added = [plus for _, plus in format_.candidates()] if format_.minimum else []
+    return np.array([*format_.factors, *added], np.float32)
+
+
 def _levels(format_: type[ScaledFormat]) -> dict[str, Any]:
     levels = format_.levels
     return {
@@ -233,10 +238,11 @@ def _slopes(
 ) -> Pair:
     """For parts x [..., n] without minima."""
     first = inverse(scales)
-    best, slopes, weighted = np.zeros_like(scales), scales.copy(), w * x
+    best, slopes = np.zeros_like(scales), scales.copy()
     for factor in map(np.float32, format_.factors):
         q = format_.levels.nearest(x * (first * factor)[..., None])
-        a, b = _sum(weighted * q), _sum((w * q) * q)
+        wq = w * q
+        a, b = _sum(wq * x), _sum(wq * q)
         if format_.powers:
             slope = scales / factor
             gain = ((a + a) - slope * b) * slope
@@ -251,18 +257,19 @@ def _lines(
     format_: type[ScaledFormat], x: F32Array, w: F32Array, scales: F32Array, minima: F32Array
 ) -> Pair:
     """For parts x [..., n] with minima."""
-    first, weighted = (x - minima[..., None]) * inverse(scales)[..., None], w * x
-    sum_w, sum_x = _sum(np.broadcast_to(w, x.shape)), _sum(weighted)
+    first = (x - minima[..., None]) * inverse(scales)[..., None]
+    sum_w, sum_x = _sum(np.broadcast_to(w, x.shape)), _sum(w * x)
     best, fits = np.zeros_like(scales), list[Pair]()
     for turn in range(2):
         starts = fits if format_.all_twice else [(scales, minima)]
         of_fits = ((x - b[..., None]) * inverse(a)[..., None] for a, b in starts)
-        of_factors = (first * np.float32(factor) for factor in format_.factors)
+        pairs = np.array(format_.candidates(), np.float32)
+        of_factors = (first * by + plus for by, plus in pairs)
         fits = []
         for scaled in of_fits if turn else of_factors:
             q = format_.levels.nearest(scaled)
             wq = w * q
-            sum_q, sum_qq, sum_qx = _sum(wq), _sum(wq * q), _sum(weighted * q)
+            sum_q, sum_qq, sum_qx = _sum(wq), _sum(wq * q), _sum(wq * x)
             det = sum_w * sum_qq - sum_q * sum_q
             a: F32Array = np.divide(sum_w * sum_qx - sum_x * sum_q, det)
             b: F32Array = np.divide(sum_qq * sum_x - sum_q * sum_qx, det)

@@ -4,6 +4,7 @@
 
 #include "machine.h"
 
+typedef uint8_t u8x16 __attribute__((vector_size(16)));
 typedef uint64_t eight;
 static inline eight load_eight(const uint8_t* p) {
   eight bytes;

@@ -704,7 +704,8 @@ KERNEL(encode_q4_0, a->n, 1, a->k * 6, OUT(q4_0, w) IN(f32, x) INT(n) INT(k))
 
 /* w[n, k / part * bytes]: blocks with an F16 scale, and a minimum after it where `minimum` is set,
  * at byte `at`, or with powers the exponent of a scale; these are searched
- * (quantize/scale_search.py) for the smallest sum of importance[k] (x - w)^2, with c factors.
+ * (quantize/scale_search.py) for the smallest sum of importance[k] (x - w)^2, with c factors, which
+ * with minima are followed by what is added.
  * error[n, 2] = that sum per row with plain rounding, and with the scales chosen. Integers plus
  * `offset` are packed as by encode_pack and rounded as by encode_integers. */
 KERNEL(encode_search, (a->n + 15) / 16, 1, 16 * a->k * (a->c + 4) * (8 + a->t),
@@ -739,7 +740,8 @@ KERNEL(encode_slopes, (a->n + 15) / 16, 1, 16 * a->k * a->c * (4 + a->t),
        LEVELS PARTS INT(c) INT(powers))
 
 /* The same for scales a and minima b, where wanted at most 0, of whole numbers from 0 to highest;
- * all lines or the best one are fitted twice. */
+ * factors are followed by what is added, at least -1/2. All lines or the best one are fitted
+ * twice. */
 KERNEL(encode_lines, (a->n + 15) / 16, 1, 16 * a->k * a->c * 8,
        OUT(f32, a) OUT(f32, b) IN(f32, x) IN(f32, importance) IN(f32, inverse) IN(f32, scales)
        IN(f32, minima) IN(f32, factors) FLOAT(highest) PARTS INT(c) INT(negative) INT(all))

@@ -127,6 +127,13 @@ def test_steps(native_backends: list[str], format_: type[ScaledFormat]) -> None:
         kernels.close()
 
 
+def test_starts_need_no_lower_bound() -> None:
+    """Kernels clip starts with minima at the upper end only: the smallest number rounds to zero."""
+    added = [plus for f in IN_STEPS if f.minimum for _, plus in f.candidates()]
+    assert added
+    assert np.rint(np.float32(min(added))) == 0
+
+
 @pytest.mark.parametrize("format_", [Q8_0, Q4_0])
 def test_search_gains_and_never_loses(format_: type[WeightFormat]) -> None:
     x = np.random.default_rng(2).standard_normal((200, 256), np.float32)

@@ -164,7 +164,8 @@ class Q4_1(_WithMinimum, Nibbles):
     name = "Q4_1"
     ggml_type = 3
     levels = Levels(0, 15, 0.5)
-    factors = (1.0, 0.93, 0.97, 1.03, 1.08)
+    factors = (1.04, 1.04, 0.94)
+    added = (-0.5, 0.0, 0.0)
     layout = np.dtype([("d", "<f2"), ("m", "<f2"), ("qs", "u1", (16,))])
     block_bytes = layout.itemsize
     limit = F16.limit
@@ -209,7 +210,8 @@ class Q5_1(_WithMinimum, _FiveBits):
     name = "Q5_1"
     ggml_type = 7
     levels = Levels(0, 31, 0.5)
-    factors = (0.995, 0.935, 0.965, 1.01)
+    factors = (1.0, 1.0, 0.96, 0.94)
+    added = (0.25, -0.25, 1.25, 1.0)
     layout = np.dtype([("d", "<f2"), ("m", "<f2"), ("qh", "u1", (4,)), ("qs", "u1", (16,))])
     block_bytes = layout.itemsize
     limit = F16.limit

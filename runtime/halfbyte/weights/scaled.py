@@ -92,6 +92,8 @@ class ScaledFormat(WeightFormat):
     # Of plain rounding's scale, the parts of its inverse that the search tries, each chosen for
     # what it adds to those before it
     factors: ClassVar[tuple[float, ...]]
+    # With minima: what is added to each product, at least -1/2; nothing by default
+    added: ClassVar[tuple[float, ...]] = ()
     all_twice: ClassVar[bool] = False  # with minima: fit for all again, not for the best only
 
     @classmethod
@@ -104,6 +106,11 @@ class ScaledFormat(WeightFormat):
     def plain(cls, low: F32Array, high: F32Array, first: F32Array) -> tuple[F32Array, F32Array]:
         """Scales of plain rounding, and minima or zeros, for parts of these extremes."""
         raise NotImplementedError
+
+    @classmethod
+    def candidates(cls) -> list[tuple[float, float]]:
+        """Factors and what is added after them."""
+        return [*zip(cls.factors, cls.added or (0.0,) * len(cls.factors), strict=True)]
 
     @classmethod
     def start(cls, values: F32Array) -> tuple[F32Array, F32Array]:

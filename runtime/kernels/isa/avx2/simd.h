@@ -108,6 +108,7 @@ static inline vf vf_fma(vf x, vf y, vf z) {
 }
 static inline vf vf_max(vf x, vf y) { return PAIR(vf, _mm256_max_ps); }
 static inline vf vf_min(vf x, vf y) { return PAIR(vf, _mm256_min_ps); }
+static inline vf vf_round(vf x) { return (vf){_mm256_round_ps(x.a, 8), _mm256_round_ps(x.b, 8)}; }
 static inline vf vf_sqrt(vf x) { return (vf){_mm256_sqrt_ps(x.a), _mm256_sqrt_ps(x.b)}; }
 static inline vf vf_abs(vf x) {
   vf y = vf_set(-0.0f);

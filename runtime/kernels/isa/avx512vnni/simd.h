@@ -56,6 +56,7 @@ static inline vf vf_div(vf x, vf y) { return _mm512_div_ps(x, y); }
 static inline vf vf_fma(vf x, vf y, vf z) { return _mm512_fmadd_ps(x, y, z); }
 static inline vf vf_max(vf x, vf y) { return _mm512_max_ps(x, y); }
 static inline vf vf_min(vf x, vf y) { return _mm512_min_ps(x, y); }
+static inline vf vf_round(vf x) { return _mm512_roundscale_ps(x, 8); }
 static inline vf vf_sqrt(vf x) { return _mm512_sqrt_ps(x); }
 static inline vf vf_abs(vf x) { return _mm512_abs_ps(x); }
 static inline vf vf_copysign(vf x, vf sign) {

@@ -116,6 +116,7 @@ static inline float32x4_t lower(float32x4_t a, float32x4_t b) {
 }
 static inline vf vf_max(vf a, vf b) { QUADS(vf, higher(a.q[i], b.q[i])); }
 static inline vf vf_min(vf a, vf b) { QUADS(vf, lower(a.q[i], b.q[i])); }
+static inline vf vf_round(vf a) { QUADS(vf, vrndnq_f32(a.q[i])); }
 static inline vf vf_sqrt(vf a) { QUADS(vf, vsqrtq_f32(a.q[i])); }
 static inline vf vf_abs(vf a) { QUADS(vf, vabsq_f32(a.q[i])); }
 static inline vf vf_copysign(vf a, vf sign) {

@@ -87,6 +87,10 @@ static inline vf vf_fma(vf a, vf b, vf c) { EACH(vf, a.l[i] * b.l[i] + c.l[i]); 
 /* the second operand if either is NaN */
 static inline vf vf_max(vf a, vf b) { EACH(vf, a.l[i] > b.l[i] ? a.l[i] : b.l[i]); }
 static inline vf vf_min(vf a, vf b) { EACH(vf, a.l[i] < b.l[i] ? a.l[i] : b.l[i]); }
+/* To the nearest integer, ties to even; |x| < 2^22 */
+static inline vf vf_round(vf a) {
+  FEW(vf, __builtin_copysignf(a.l[i] + 12582912.0f - 12582912.0f, a.l[i]));
+}
 static inline vf vf_sqrt(vf a) { FEW(vf, __builtin_sqrtf(a.l[i])); }
 static inline vf vf_abs(vf a) { FEW(vf, of_bits(bits_of(a.l[i]) & 0x7FFFFFFF)); }
 static inline vf vf_copysign(vf a, vf sign) {

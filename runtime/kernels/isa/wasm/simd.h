@@ -151,6 +151,7 @@ static inline vf vf_fma(vf a, vf b, vf c) {
 /* pmax(b, a) is b < a ? a : b */
 static inline vf vf_max(vf a, vf b) { QUADS(vf, wasm_f32x4_pmax(b.q[i], a.q[i])); }
 static inline vf vf_min(vf a, vf b) { QUADS(vf, wasm_f32x4_pmin(b.q[i], a.q[i])); }
+static inline vf vf_round(vf a) { QUADS(vf, wasm_f32x4_nearest(a.q[i])); }
 static inline vf vf_sqrt(vf a) { QUADS(vf, wasm_f32x4_sqrt(a.q[i])); }
 static inline vf vf_abs(vf a) { QUADS(vf, wasm_f32x4_abs(a.q[i])); }
 static inline vf vf_copysign(vf a, vf sign) {
