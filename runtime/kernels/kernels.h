@@ -264,12 +264,15 @@ KERNEL(pack_panels_f32, (a->m + 15) / 16, 1, a->k * 64,
 /* d directions of a recurrent layer of ONNX, n sequences of t steps, with the products of the input
  * `ahead`: see halfbyte/core/ops/recurrent_layer.py. The first direction, if reverse is 1, and the
  * second one begin at the end. h and c, the first states, peephole and lengths may be NULL. Units
- * are those of one stage after the other (run.c). May use FMA. */
+ * are those of one stage after the other (run.c). With q, r is NULL: q, sums and scale are the
+ * weights of an LSTM as in matmul_quantized, k is at most 2048, and each step's h is quantized as by
+ * quantize_tensor, for all sequences of a direction. May use FMA. */
 KERNEL(recurrent_layer, LAYER_STAGES(a) * LAYER_UNITS(a), 1,
        32 * a->k * (a->n < LAYER_ROWS ? a->n : LAYER_ROWS),
-       OUT(f32, y) OUT(f32, last_h) OUT(f32, last_c) OUT(f32, work) IN(f32, r) IN(f32, bias)
-       IN(f32, ahead) IN(f32, functions) IN(f32, h) IN(f32, c) IN(f32, peephole) IN(i32, lengths)
-       INT(d) INT(n) INT(t) INT(k) INT(p) INT(width) INT(cell) INT(reverse) FLOAT(clip))
+       OUT(f32, y) OUT(f32, last_h) OUT(f32, last_c) OUT(f32, work) IN(f32, r) IN(i8, q)
+       IN(i32, sums) IN(f32, scale) IN(f32, bias) IN(f32, ahead) IN(f32, functions) IN(f32, h)
+       IN(f32, c) IN(f32, peephole) IN(i32, lengths) INT(d) INT(n) INT(t) INT(k) INT(p) INT(width)
+       INT(cell) INT(reverse) FLOAT(clip))
 #endif
 
 /* ---- linear/peak.inc ---- */

@@ -767,12 +767,22 @@ def samples() -> Iterator[Case]:
     yield microsoft("GridSample", image, grid, known=[1], mode="bicubic", label="contrib")
 
 
+def layers_in_bytes() -> Iterator[Case]:
+    """An LSTM with weights in bytes, of seven bits: pairs of products do not saturate."""
+    weights = [(N.below(127, 2, size, 20) - 63).astype(np.int8) for size in (3, 5)]
+    scale, zero = np.full(2, 0.01, np.float32), np.zeros(2, np.int8)
+    yield microsoft(
+        "DynamicQuantizeLSTM", N.f(4, 2, 3), *weights, None, None, None, None, None, scale, zero,
+        scale, zero, known=[1, 2, 8, 9, 10, 11], direction="bidirectional", hidden_size=5,
+    )  # fmt: skip
+
+
 def all_cases() -> list[Case]:
     """The cases of all families."""
     families = (
         elementwise, views, parts, pads, recurrent, reductions, norms, windows, products, attention,
         quantized, patterns, transposed_windows, resizes, channels_last,
         logarithms, quantized_attention, whole_numbers, thin_windows,
-        chosen_rows, signals_and_places, kept_and_large, samples,
+        chosen_rows, signals_and_places, kept_and_large, samples, layers_in_bytes,
     )  # fmt: skip
     return [one_case for family in families for one_case in family()]

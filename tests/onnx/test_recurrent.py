@@ -15,6 +15,8 @@ from tests.onnx.graphs import (
     outputs_of,
     runner,
 )  # fmt: skip
+from tests.onnx.test_spelled_out import FLOAT
+from tests.onnx.test_spelled_out import proto as contributed
 
 GATES = {"LSTM": (4, 2), "GRU": (3, 1), "RNN": (1, 1)}  # gates, states
 FUNCTIONS = {"LSTM": 3, "GRU": 2, "RNN": 1}
@@ -97,3 +99,44 @@ def test_what_no_kernel_has_runs_its_definition() -> None:
     assert_close(outputs_of(run, net.feeds), by_onnxruntime(proto, net.feeds))
     (program,) = run.programs()
     assert {i.operator.name for i in program.instructions} == {"RNN"}
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_weights_in_bytes(direction: str, dtype: Any) -> None:
+    """Against ONNX Runtime where it has such zero points.
+
+    Weights have seven bits, since its sums of pairs saturate on some processors. Few steps, as
+    states near to a half are rounded either way.
+    """
+    random = np.random.default_rng(0)
+    for sizes, more, by_column in itertools.product(SIZES[:4], (0, 1), (False, True)):
+        (time, batch, size, hidden), count = sizes, DIRECTIONS[direction]
+        net = Net()
+        x, shape = net.x(time, batch, size), (count, 4 * hidden) if by_column else (count,)
+        low, symmetric = -64 * (dtype == np.int8), dtype == np.int8 and not more
+        weights, numbers = [], []
+        for rows in (size, hidden):
+            weights.append(net.array(random.integers(
+                low, low + 128, (count, rows, 4 * hidden)), dtype))  # fmt: skip
+            scale = random.uniform(0.005, 0.01, shape)
+            zeros = random.integers(1, 9, shape) * more
+            numbers += [net.array(scale, np.float32), net.array(zeros, dtype)]
+        others = [""] * 5
+        if more:
+            others = [net.w(count, 8 * hidden), net.array(np.full(batch, time, np.int32))]
+            others += [net.x(count, batch, hidden), net.x(count, batch, hidden)]
+            others += [net.w(count, 3 * hidden)]
+        inputs, names = [x, *weights, *others, *numbers], ["y", "y_h", "y_c"]
+        net.nodes("DynamicQuantizeLSTM", inputs, names, domain="com.microsoft",
+                  direction=direction, hidden_size=hidden)  # fmt: skip
+        proto = contributed(net, dict.fromkeys(names, FLOAT))
+        run = runner(proto)
+        ours = outputs_of(run, net.feeds)
+        assert_close(ours, by_definition(proto, net.feeds))
+        if symmetric:
+            assert_close(ours, by_onnxruntime(proto, net.feeds))
+        (program,) = run.programs()
+        kernels = "tensor_range", "quantize_tensor", "matmul_quantized", "recurrent_layer"
+        expected = list(kernels) if symmetric else ["DynamicQuantizeLSTM"]
+        assert [i.operator.name.removeprefix("numpy:") for i in program.instructions] == expected

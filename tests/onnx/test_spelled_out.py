@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from tests.onnx.graphs import Array, Net, by_definition, by_programs, check, kinds, runner
+from tests.onnx.graphs import Array, Net, check, kinds, runner
 
 from halfbyte.errors import ProgramError
 
@@ -223,30 +223,3 @@ def test_dynamic_convolutions_whose_sums_are_read() -> None:
     model = g.proto(y, sums)
     check(model, g.feeds)
     assert "ConvInteger" in kinds(model)
-
-
-@pytest.mark.parametrize("by_column", [False, True])
-@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
-def test_quantized_recurrent_layers(by_column: bool, dtype: Any) -> None:
-    """The program has the layer's kernel; results are those of the definition."""
-    g = Net()
-    directions, size, hidden = 2, 3, 4
-    shape = (directions, 4 * hidden) if by_column else (directions,)
-    limits = np.iinfo(dtype)
-    random = np.random.default_rng(0)
-    weights, numbers = [], []
-    for rows in (size, hidden):
-        integers = random.integers(limits.min, limits.max, (directions, rows, 4 * hidden))
-        weights.append(g.array(integers, dtype))
-        numbers.append(g.array(random.uniform(0.01, 0.02, shape), np.float32))
-        numbers.append(g.array(random.integers(0, 9, shape), dtype))
-    inputs = [g.x(5, 2, size), *weights, g.w(directions, 8 * hidden), "", "", "", "", *numbers]
-    outputs = node(
-        g, "DynamicQuantizeLSTM", *inputs, outputs=3, direction="bidirectional", hidden_size=hidden
-    )
-    model = proto(g, dict.fromkeys(outputs, FLOAT))
-    wanted = by_definition(model, g.feeds)
-    for ours, theirs in zip(by_programs(model, g.feeds), wanted, strict=True):
-        assert ours.shape == theirs.shape
-        assert np.abs(ours - theirs).max() <= 1e-5
-    assert "recurrent_layer" in on_kernels(model, g.feeds)

@@ -109,7 +109,7 @@ def _recurrent_layer() -> Iterator[Case]:
     for (name, cell, functions, other), sizes in itertools.product(LAYERS, LAYER_SIZES):
         n, t, k, d, reverse, states = sizes
         where = {key: v for key, v in other.items() if key != "peephole"}
-        where |= {"n": n, "t": t, "cell": int(cell)}
+        where |= {"n": n, "t": t, "k": k, "cell": int(cell)}
         where["reverse"] = bool(reverse)
         operands = _layer_operands(cell, n, t, k, d)
         operands["functions"] = np.array([functions] * d, np.float32).reshape(d, 9)
@@ -119,6 +119,34 @@ def _recurrent_layer() -> Iterator[Case]:
         case = Case(f"{name}-{n}x{t}x{k}-{d}", ops.recurrent_layer, operands, where, fused=True)
         # An error of a step grows at most by what a step multiplies a state with: here, up to 2.
         error = (k + 16) * 4 * EPS * 2.0**t
+        case.bound = tuple(np.full(v.shape, error) * (1 + np.abs(v).max()) for v in case.expected())
+        yield case
+
+
+def _recurrent_layer_in_bytes() -> Iterator[Case]:
+    """Rows of zeros, whose range is empty, among them."""
+    for (name, cell, functions, other), sizes in itertools.product(LAYERS[:3], LAYER_SIZES):
+        n, t, k, d, reverse, states = sizes
+        random, m = np.random.default_rng(n * k), 4 * panels(k) * 16
+        rows = random.integers(-128, 128, (d, 4 * k, k)).astype(np.int8)
+        ordered = [by_outputs(each, cell) for each in rows]
+        floats = _layer_operands(cell, n, t, k, d)
+        operands: dict[str, Any] = {
+            "ahead": floats["ahead"],
+            "bias": floats["bias"],
+            "functions": np.array([functions] * d, np.float32).reshape(d, 9),
+            "r": None,
+            "q": np.stack([ops.pack_quantized(each[:, :, None, None]) for each in ordered]),
+            "sums": np.stack([each.sum(axis=1, dtype=np.int32) for each in ordered]),
+            "scale": random.uniform(0.5, 1, (d, m)).astype(np.float32) / np.float32(128 * k**0.5),
+        }
+        given = {"h": states, "c": states, "peephole": "peephole" in other, "lengths": states}
+        operands |= {key: floats[key] if value else None for key, value in given.items()}
+        where = {key: v for key, v in other.items() if key != "peephole"}
+        where |= {"n": n, "t": t, "k": k, "cell": int(cell), "reverse": bool(reverse)}
+        label = f"{name}-bytes-{n}x{t}x{k}-{d}"
+        case = Case(label, ops.recurrent_layer, operands, where, fused=True)
+        error = (k + 16) * 4 * EPS * 2.0**t  # as above; none of the states is near to a half
         case.bound = tuple(np.full(v.shape, error) * (1 + np.abs(v).max()) for v in case.expected())
         yield case
 
@@ -134,9 +162,12 @@ def _layer_operands(cell: Cell, n: int, t: int, k: int, d: int) -> dict[str, Any
     r = numbers(d, gates * k, k) / np.float32(k**0.5)
     return {
         "ahead": np.concatenate([by_outputs(v, cell) for v in ahead]).T.copy(),
-        "r": np.stack([pack_panels(by_outputs(v, cell)) for v in r]),
         "bias": numbers(d, panels(k) * 16),
         "functions": None,
+        "r": np.stack([pack_panels(by_outputs(v, cell)) for v in r]),
+        "q": None,
+        "sums": None,
+        "scale": None,
         "h": numbers(d * n, k),
         "c": numbers(d * n, k),
         "peephole": numbers(d, 3 * k),
@@ -144,4 +175,7 @@ def _layer_operands(cell: Cell, n: int, t: int, k: int, d: int) -> dict[str, Any
     }
 
 
-FAMILIES = (_causal_conv, _selective_scan, _generalized_delta_rule, _recurrent_layer)
+FAMILIES = (
+    _causal_conv, _selective_scan, _generalized_delta_rule, _recurrent_layer,
+    _recurrent_layer_in_bytes,
+)  # fmt: skip

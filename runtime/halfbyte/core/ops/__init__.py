@@ -73,7 +73,7 @@ from halfbyte.core.ops.quantized import (
     tensor_range,
 )
 from halfbyte.core.ops.recurrent import causal_conv, generalized_delta_rule, selective_scan
-from halfbyte.core.ops.recurrent_layer import recurrent_layer
+from halfbyte.core.ops.recurrent_layer import MAX_QUANTIZED, recurrent_layer
 from halfbyte.core.ops.reduce import reduce
 from halfbyte.core.ops.rotated import (
     gelu_hadamard_quantize,
@@ -89,6 +89,7 @@ __all__ = [
     "FUSED",
     "KEY_BLOCK",
     "MAX_Q8_0_HEAD",
+    "MAX_QUANTIZED",
     "MAX_TAPS",
     "OPERATORS",
     "RANGE",

@@ -7,7 +7,7 @@ follows them. Outputs after the k-th are padding.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -15,11 +15,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.core.ops.conv import FOURS, matmul_quantized
 from halfbyte.core.ops.elementwise import UNARY
 from halfbyte.core.ops.operator import operator
 from halfbyte.core.ops.panels import PANEL, panels, unpack_panels
+from halfbyte.core.ops.quantized import quantize_tensor
 
 F32 = npt.NDArray[np.float32]
+I8 = npt.NDArray[np.int8]
+I32 = npt.NDArray[np.int32]
+Array = npt.NDArray[Any]
 State = tuple[F32, F32]  # h and c
 
 
@@ -31,6 +36,8 @@ class Cell(IntEnum):
     GRU_LINEAR = 2  # the reset gate multiplies the product with h, not h
     LSTM = 3
 
+
+MAX_QUANTIZED = 2048  # outputs of a layer with weights in bytes
 
 GATES = {Cell.RNN: 1, Cell.GRU: 3, Cell.GRU_LINEAR: 3, Cell.LSTM: 4}
 
@@ -54,7 +61,7 @@ FUNCTIONS: dict[int, Callable[[Any, float, float], Any]] = {
 }
 
 
-def by_outputs(w: F32, cell: int) -> F32:
+def by_outputs(w: Array, cell: int) -> Array:
     """Rows [gates * k, ...] of a layer's matrices and biases in the order of panels, padded."""
     if cell in (Cell.GRU, Cell.GRU_LINEAR):
         both = len(w) // 3 * 2
@@ -62,9 +69,9 @@ def by_outputs(w: F32, cell: int) -> F32:
     return _by_outputs(w, GATES[Cell(cell)])
 
 
-def _by_outputs(w: F32, gates: int) -> F32:
+def _by_outputs(w: Array, gates: int) -> Array:
     k = len(w) // gates
-    padded = np.zeros((gates, panels(k) * PANEL, *w.shape[1:]), np.float32)
+    padded = np.zeros((gates, panels(k) * PANEL, *w.shape[1:]), w.dtype)
     padded[:, :k] = w.reshape(gates, k, *w.shape[1:])
     parts = padded.reshape(gates, panels(k), PANEL, *w.shape[1:]).swapaxes(0, 1)
     return parts.reshape(-1, *w.shape[1:])
@@ -82,10 +89,20 @@ def _by_gates(y: F32, cell: int, k: int) -> F32:
     return every[..., :k]
 
 
+def _complete(d: Mapping[str, Any]) -> bool:
+    """Whether weights in bytes, if there are any, are all there, in a layer that has them."""
+    if not {"fours", "s", "m"} & d.keys():
+        return True
+    layer = d["cell"] == Cell.LSTM and d["k"] <= MAX_QUANTIZED
+    fours = d.get("fours") == -(-d["k"] // FOURS)
+    return bool(layer and fours and d.get("s") == d.get("m") == d["p"] * PANEL)
+
+
 @operator(
     "LSTM",
-    "ahead:f32[t*n,d*p*16] r:f32[d,p,k,16] bias:f32[d,width] functions:f32[d,9] h?:f32[d*n,k] "
-    "c?:f32[d*n,k] peephole?:f32[d,3*k] lengths?:i32[n] -> "
+    "ahead:f32[t*n,d*p*16] bias:f32[d,width] functions:f32[d,9] r?:f32[d,p,k,16] "
+    "q?:i8[d,p,fours,16,4] sums?:i32[d,s] scale?:f32[d,m] h?:f32[d*n,k] c?:f32[d*n,k] "
+    "peephole?:f32[d,3*k] lengths?:i32[n] -> "
     "y:f32[t*d*n,k] last_h:f32[d*n,k] last_c:f32[d*n,k] work:f32[4*d*n,width]",
     operations=lambda d: 2 * d["t"] * d["n"] * d["d"] * d["p"] * PANEL * d["k"],
     demands={
@@ -93,14 +110,18 @@ def _by_gates(y: F32, cell: int, k: int) -> F32:
             d["cell"] in GATES and d["p"] == GATES[d["cell"]] * panels(d["k"])
         ),
         "width = 16 ceil(k / 16)": lambda d: d["width"] == panels(d["k"]) * PANEL,
+        "q, sums and scale of an LSTM, fours = ceil(k / 4), s = m = 16 p, k <= 2048": lambda d: (
+            _complete(d)
+        ),
     },
     product=True,
     like="matmul_panels",
 )
 def recurrent_layer(
-    ahead: F32, r: F32, bias: F32, functions: F32, h: F32 | None = None, c: F32 | None = None,
-    peephole: F32 | None = None, lengths: npt.NDArray[np.int32] | None = None,
-    *, n: int, t: int, cell: int, clip: float = np.inf, reverse: bool = False,
+    ahead: F32, bias: F32, functions: F32, r: F32 | None = None, q: I8 | None = None,
+    sums: I32 | None = None, scale: F32 | None = None, h: F32 | None = None, c: F32 | None = None,
+    peephole: F32 | None = None, lengths: I32 | None = None,
+    *, n: int, t: int, k: int, cell: int, clip: float = np.inf, reverse: bool = False,
 ) -> tuple[F32, F32, F32, F32]:  # fmt: skip
     """A layer of d directions, 1 or 2, over n sequences of t steps, from states h and c, or zeros.
 
@@ -112,9 +133,13 @@ def recurrent_layer(
     outputs are 0; one without elements has states of 0. y is [t, d, n], the states are [d, n].
     `work` is for the kernel, which leaves zeros in it.
 
-    Source: ONNX LSTM, GRU and RNN (opset 14).
+    Weights are `r`, or in an LSTM bytes `q` with `sums` and `scale` as :func:`matmul_quantized` has
+    them; the last h of all sequences in a direction is then quantized by :func:`quantize_tensor`
+    in each step.
+
+    Source: ONNX LSTM, GRU and RNN (opset 14), ONNX Runtime's DynamicQuantizeLSTM.
     """
-    d, k = len(r), r.shape[2]
+    d = len(functions)
     inputs = _by_gates(ahead.reshape(t, n, d, -1), cell, k)  # [t, n, d, gates, k]
     begin = [np.zeros((d * n, k), np.float32) if v is None else v for v in (h, c)]
     states = np.stack(begin).reshape(2, d, n, k)
@@ -122,9 +147,10 @@ def recurrent_layer(
     limits = np.full(n, t) if lengths is None else lengths
     states[:, :, limits <= 0] = 0
     for i in range(d):
-        rows = unpack_panels(r[i], len(r[i]) * PANEL)
+        own = [v[i] for v in (q, sums, scale) if v is not None]
         layer = _Layer(
-            Cell(cell), rows, bias[i, :k], _functions(functions[i], clip),
+            Cell(cell), _quantized(*own) if r is None else _products(r[i]),
+            bias[i, :k], _functions(functions[i], clip),
             np.zeros((3, k), np.float32) if peephole is None else peephole[i].reshape(3, k),
         )  # fmt: skip
         for time in reversed(range(t)) if reverse or i == 1 else range(t):
@@ -134,6 +160,25 @@ def recurrent_layer(
             y[time, i] = np.where(going, new[0], 0)
     last_h, last_c = states.reshape(2, d * n, k)
     return y.reshape(-1, k), last_h, last_c, np.zeros((4 * d * n, bias.shape[1]), np.float32)
+
+
+def _products(r: F32) -> Callable[[F32], F32]:
+    """Products of states with panels."""
+    rows = unpack_panels(r, len(r) * PANEL)
+    return lambda state: state @ rows.T
+
+
+def _quantized(q: I8, sums: I32, scale: F32) -> Callable[[F32], F32]:
+    """Products of states, in bytes."""
+    zeros = np.zeros(len(sums), np.float32)
+
+    def products(state: F32) -> F32:
+        limits = np.array([[state.min(initial=0), state.max(initial=0)]], np.float32)
+        x, _, x_scale, x_zero = quantize_tensor.meaning(state, limits)
+        y: F32 = matmul_quantized.meaning(x, q, sums, scale, zeros, x_scale, x_zero)
+        return y
+
+    return products
 
 
 def _functions(numbers: F32, clip: float) -> list[Callable[[F32], F32]]:
@@ -156,14 +201,14 @@ class _Layer:
     """One direction."""
 
     cell: Cell
-    rows: F32  # of all gates, in the order of panels
+    products: Callable[[F32], F32]  # of all gates with a state [n, k], in the order of panels
     bias: F32  # [k]
     functions: list[Callable[[F32], F32]]
     peephole: F32  # [3, k]
 
     def back(self, state: F32) -> F32:
         """The products of all gates with a state [n, k]: [n, gates, k]."""
-        return _by_gates(state @ self.rows.T, self.cell, state.shape[1])
+        return _by_gates(self.products(state), self.cell, state.shape[1])
 
     def step(self, x: F32, state: State) -> State:
         """The next h and c of n sequences, from x [n, gates, k]."""

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from halfbyte.onnx.files.model import Node
-from halfbyte.onnx.fusion.rewriter import MICROSOFT, Array, Rewriter, make_node
+from halfbyte.onnx.fusion.rewriter import MICROSOFT, Rewriter, make_node
 
 ACTIVATIONS = {"Relu": (), "Sigmoid": (), "Tanh": (), "LeakyRelu": ("alpha",)}
 OPERATORS = (
     "FusedMatMul", "TransposeMatMul", "FusedGemm", "EmbedLayerNormalization",
-    "QEmbedLayerNormalization", "DynamicQuantizeLSTM",
+    "QEmbedLayerNormalization",
 )  # fmt: skip
 INT32, FLOAT64 = 6, 11  # ONNX's numbers
 
@@ -32,8 +32,6 @@ def spell_out(r: Rewriter) -> None:
     for node in r.nodes("QEmbedLayerNormalization", domain=MICROSOFT):
         inputs = _padded(node.inputs, 18)
         _embedding(r, node, [*inputs[:8], ""], list(zip(inputs[8:13], inputs[13:], strict=True)))
-    for node in r.nodes("DynamicQuantizeLSTM", domain=MICROSOFT):
-        _quantized_lstm(r, node)
 
 
 def _has_doubles(r: Rewriter) -> bool:
@@ -139,32 +137,4 @@ def _embedding(
         axis = r.add_constant(np.ones(1, np.int64))
         counted = add("Cast", [add("Equal", [mask, one], 13)], 13, to=INT32)
         add("ReduceSum", [counted, axis], 13, outputs[1], keepdims=0)
-    r.replace(node, *nodes)
-
-
-def _quantized_lstm(r: Rewriter, node: Node) -> None:
-    """LSTM, with weights in float32; scales and zero points are by direction, or by column too."""
-    inputs, nodes, weights = _padded(node.inputs, 12), list[Node](), list[str]()
-    numbers = [r.constant(name) for name in inputs[8:]]
-
-    def add(kind: str, *reads: str, **more: Any) -> str:
-        name = r.fresh(reads[0])
-        nodes.append(make_node(kind, reads, [name], version=13, **more))
-        return name
-
-    def by_column(values: Array) -> str:
-        return r.add_constant(values.astype(np.float32).reshape(len(values), 1, -1))
-
-    for name, scale, zero in zip(inputs[1:3], numbers[::2], numbers[1::2], strict=True):
-        if scale is None or zero is None or scale.dtype != np.float32:
-            return
-        if not (scale.ndim and zero.ndim and scale.size and zero.size):
-            return
-        whole = add("DequantizeLinear", name, r.add_constant(np.ones((), np.float32)))
-        product = add("Mul", add("Sub", whole, by_column(zero)), by_column(scale))
-        weights.append(add("Transpose", product, perm=[0, 2, 1]))
-    reads = [inputs[0], *weights, *inputs[3:8]]
-    nodes.append(
-        make_node("LSTM", reads, node.outputs, version=14, name=node.name, **node.attributes)
-    )
     r.replace(node, *nodes)

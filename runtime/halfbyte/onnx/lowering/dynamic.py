@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,10 +12,14 @@ import numpy.typing as npt
 
 from halfbyte.core import ops
 from halfbyte.core.buffer import Buffer
+from halfbyte.core.ops.panels import PANEL, panels
+from halfbyte.core.ops.recurrent_layer import Cell, by_outputs
 from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.lowering.linear import vector
+from halfbyte.onnx.lowering.recurrent import functions_of, others_of
 from halfbyte.onnx.lowering.registry import MICROSOFT, lower
 from halfbyte.onnx.lowering.sliding import floats
+from halfbyte.onnx.reference.rnn import DIRECTIONS
 from halfbyte.onnx.values import Array, Operand, Value, key_of, sizes_of
 
 
@@ -116,6 +122,111 @@ def _product(
         x_scale, x_zero, *offsets,
     )  # fmt: skip
     return c.value(y, (*shape[:-1], m))
+
+
+@dataclass(frozen=True)
+class _Gates:
+    """Constant weights in int8 of an LSTM, [directions, inputs, gates * hidden]."""
+
+    c: Capture
+    w: Array
+    scale: Array  # [directions], or by column too
+
+    def by_direction(self) -> list[Array]:
+        """The rows of each direction, in the order of the layer's outputs."""
+        return [by_outputs(w.T, Cell.LSTM) for w in self.w]
+
+    def packed(self) -> Buffer:
+        """[directions, blocks, fours, 16, 4]."""
+
+        def make() -> Array:
+            return np.stack([ops.pack_quantized(w[:, :, None, None]) for w in self.by_direction()])
+
+        return floats(self.c, self.w, "packed gates", make)
+
+    def sums(self) -> Buffer:
+        """Of each output's weights."""
+
+        def make() -> Array:
+            return np.stack([w.sum(axis=1, dtype=np.int32) for w in self.by_direction()])
+
+        return floats(self.c, self.w, "sums of gates", make)
+
+    def scales(self) -> Array:
+        """Of each output."""
+        columns = self.scale.reshape(len(self.scale), -1)
+        every = np.broadcast_to(columns, (len(columns), self.w.shape[2]))
+        return np.stack([by_outputs(each, Cell.LSTM) for each in every])
+
+
+def _gates(c: Capture, w: Operand, scale: Operand, zero: Operand, d: int) -> _Gates | None:
+    """The weights; None if they are not constants of these types and sizes, or not symmetric."""
+    if not isinstance(w, np.ndarray) or w.ndim != 3 or len(w) != d or not w.size:
+        return None
+    if not isinstance(scale, np.ndarray) or not isinstance(zero, np.ndarray):
+        return None
+    shapes = (d,), (d, w.shape[2])
+    if {w.dtype, zero.dtype} != {np.dtype(np.int8)} or scale.dtype != np.float32 or zero.any():
+        return None
+    return _Gates(c, w, scale) if {scale.shape, zero.shape} <= set(shapes) else None
+
+
+def _ahead(x: Value, w: _Gates, bias: Array) -> Buffer:
+    """Products of x [time, batch, inputs] with the weights of all gates and directions."""
+    c = w.c
+    integers, _, x_scale, x_zero = c.quantized(x, *_rows(x), _quantized)
+    scale, packed = w.scales().reshape(-1), w.packed()
+    directions, blocks, *block = sizes_of(packed)
+    y: Buffer = ops.matmul_quantized(
+        integers, packed.view((directions * blocks, *block)), w.sums().view((len(scale),)),
+        c.constant(scale),
+        c.constant(np.concatenate([by_outputs(b, Cell.LSTM) for b in bias])), x_scale, x_zero,
+    )  # fmt: skip
+    c.value(y)  # whose size is checked
+    return y
+
+
+@lower("DynamicQuantizeLSTM", domain=MICROSOFT)
+def dynamic_quantize_lstm(
+    c: Capture, x: Operand, w: Operand, r: Operand, b: Operand, lengths: Operand, h: Operand,
+    cell: Operand, p: Operand, w_scale: Operand, w_zero: Operand, r_scale: Operand,
+    r_zero: Operand, *, activations: Sequence[str] | None = None,
+    activation_alpha: Sequence[float] | None = None,
+    activation_beta: Sequence[float] | None = None, clip: float = 0.0, direction: str = "forward",
+    hidden_size: int = 0, input_forget: int = 0,
+) -> tuple[Value, ...] | None:  # fmt: skip
+    """Gates i, o, f and c, in integers, of constant weights."""
+    del hidden_size  # as R says
+    directions = DIRECTIONS.get(direction, 0)
+    ahead = _gates(c, w, w_scale, w_zero, directions)
+    back = _gates(c, r, r_scale, r_zero, directions)
+    default = "Sigmoid", "Tanh", "Tanh"
+    functions = functions_of(default, direction, activations, activation_alpha, activation_beta)
+    if not isinstance(x, Value) or x.dtype != "f32" or len(x.shape) != 3 or not x.size:
+        return None
+    if ahead is None or back is None or functions is None or input_forget or isinstance(b, Value):
+        return None
+    time, batch, size = map(int, x.shape)  # a program for these
+    hidden = back.w.shape[1]
+    if (ahead.w.shape[1:], back.w.shape[2]) != ((size, 4 * hidden), 4 * hidden):
+        return None
+    if hidden > ops.MAX_QUANTIZED or not math.isfinite(clip):
+        return None
+    bias = np.zeros((directions, 8 * hidden), np.float32) if b is None else b
+    if bias.shape != (directions, 8 * hidden) or bias.dtype != np.float32:
+        return None
+    state = directions, batch, hidden
+    others = others_of(c, state, time, (h, cell), p, lengths)
+    if others is None:
+        return None
+    y, *lasts, _ = ops.recurrent_layer(
+        _ahead(x, ahead, bias[:, : 4 * hidden] + bias[:, 4 * hidden :]),
+        c.constant(np.zeros((directions, panels(hidden) * PANEL), np.float32)),
+        c.constant(functions), None, back.packed(), back.sums(), c.constant(back.scales()), *others,
+        n=batch, t=time, k=hidden, cell=int(Cell.LSTM), clip=clip if clip > 0 else math.inf,
+        reverse=direction == "reverse",
+    )  # fmt: skip
+    return c.value(y.view((time, *state))), *(c.value(v.view(state)) for v in lasts)
 
 
 def _by_column(operand: Operand, dtype: np.dtype[Any], m: int) -> bool:

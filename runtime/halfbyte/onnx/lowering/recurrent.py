@@ -106,11 +106,6 @@ class _Layer:
 
         return self.kept(self.b, "with h", biases)
 
-    def state(self, value: Operand) -> Buffer | None:
-        """A first state, [directions, batch, hidden], as rows of outputs."""
-        rows = len(self.r) * self.x.shape[1]
-        return None if value is None else self.c.matrix(value, rows, self.r.shape[2])
-
 
 def _layer(
     c: Capture, cell: Cell, x: Operand, w: Operand, r: Operand, b: Operand, directions: int
@@ -128,7 +123,7 @@ def _layer(
     return _Layer(c, cell, x, w, r, bias) if bias.shape == (directions, 2 * rows) else None
 
 
-def _functions(
+def functions_of(
     default: Sequence[str], direction: str, activations: Sequence[str] | None,
     alphas: Sequence[float] | None, betas: Sequence[float] | None,
 ) -> Array | None:  # fmt: skip
@@ -163,21 +158,18 @@ def _recorded(
     x, w, r, b, lengths = operands
     if layout:  # the batch comes first
         x, *initial = (_swapped(c, v) for v in (x, *initial))
-    functions = _functions(default, direction, activations, activation_alpha, activation_beta)
+    functions = functions_of(default, direction, activations, activation_alpha, activation_beta)
     layer = _layer(c, cell, x, w, r, b, DIRECTIONS.get(direction, 0))
     if functions is None or layer is None or input_forget or not math.isfinite(clip):
         return None
     (time, batch), (directions, _, hidden) = map(int, layer.x.shape[:2]), layer.r.shape
     state = directions, batch, hidden
-    if not all(map(_fits, initial, [state] * len(initial))):
-        return None
-    if not _fits(lengths, (batch,), "i32") or not _fits(peephole, (directions, 3 * hidden)):
+    others = others_of(c, state, time, initial, peephole, lengths)
+    if others is None:
         return None
     y, *lasts, _ = ops.recurrent_layer(
-        layer.ahead(), layer.back(), layer.bias(), c.constant(functions),
-        *(layer.state(v) for v in (*initial, None)[:2]),
-        None if peephole is None else c.plain(peephole), _lengths(lengths, time, c),
-        n=batch, t=time, cell=int(cell), clip=clip if clip > 0 else math.inf,
+        layer.ahead(), layer.bias(), c.constant(functions), layer.back(), None, None, None, *others,
+        n=batch, t=time, k=hidden, cell=int(cell), clip=clip if clip > 0 else math.inf,
         reverse=direction == "reverse",
     )  # fmt: skip
     results = [c.value(y.view((time, *state))), *(c.value(v.view(state)) for v in lasts)]
@@ -185,6 +177,24 @@ def _recorded(
         orders = (2, 0, 1, 3), (1, 0, 2), (1, 0, 2)
         results = [c.transposed(v, order) for v, order in zip(results, orders, strict=True)]
     return tuple(results)
+
+
+def others_of(
+    c: Capture, state: tuple[int, int, int], time: int, initial: Sequence[Operand],
+    peephole: Operand, lengths: Operand,
+) -> tuple[Buffer | None, ...] | None:  # fmt: skip
+    """First h and c, peephole and lengths for the kernel; None if one has not the layer's sizes.
+
+    `state` is [directions, batch, hidden].
+    """
+    directions, batch, hidden = state
+    if not all(map(_fits, initial, [state] * len(initial))):
+        return None
+    if not _fits(lengths, (batch,), "i32") or not _fits(peephole, (directions, 3 * hidden)):
+        return None
+    states = [None if v is None else c.matrix(v, directions * batch, hidden) for v in initial]
+    own = None if peephole is None else c.plain(peephole)
+    return (*states, *[None] * (2 - len(states)), own, _lengths(lengths, time, c))
 
 
 def _swapped(c: Capture, value: Operand) -> Operand:

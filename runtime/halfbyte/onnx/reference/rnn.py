@@ -278,11 +278,13 @@ def gru(
     )  # fmt: skip
 
 
-def _lstm_step(input_forget: int) -> Step:
+def lstm_step(input_forget: int, read: Activation = lambda h: h) -> Step:
+    """A step, whose products are those of `read` of h."""
+
     def step(x: Array, state: State, weights: _Weights, functions: list[Activation]) -> State:
         (h, c), (f, g, unclipped) = state, functions
         n = h.shape[1]
-        gates = x + h @ weights.r.T + (weights.wb + weights.rb)
+        gates = x + read(h) @ weights.r.T + (weights.wb + weights.rb)
         i, o, forget, cell = (gates[:, k * n : (k + 1) * n] for k in range(4))
         pi, po, pf = (
             (weights.peephole[k * n : (k + 1) * n] for k in range(3))
@@ -323,12 +325,27 @@ def lstm(
     peepholes P [directions, 3 * hidden]; input_forget makes f 1 - i. Outputs all H, the last H and
     the last C. ONNX LSTM-7, -14, -22.
     """
-    names = names_of(activations, ("Sigmoid", "Tanh", "Tanh"), direction)
-    functions = _activations(names, activation_alpha, activation_beta, clip)
-    # h gets the cell state unclipped, as in ONNX Runtime
-    plain = _activations(names, activation_alpha, activation_beta, 0)
-    functions = [plain[i] if i % 3 == 2 else f for i, f in enumerate(functions)]
-    return _layer(
-        (x, w, r, b, sequence_lens), (initial_h, initial_c), p, functions, 4, direction, layout,
-        _lstm_step(input_forget),
+    return lstm_layer(
+        (x, w, r, b, sequence_lens), (initial_h, initial_c), p,
+        (activations, activation_alpha, activation_beta, clip), direction, layout,
+        lstm_step(input_forget),
     )  # fmt: skip
+
+
+def lstm_layer(
+    inputs: tuple[Array, Array, Array, Array | None, Array | None],
+    initial: Sequence[Array | None],
+    peephole: Array | None,
+    chosen: tuple[Sequence[str] | None, Sequence[float] | None, Sequence[float] | None, float],
+    direction: str,
+    layout: int,
+    step: Step,
+) -> tuple[Array, ...]:
+    """An LSTM with these steps; `chosen` are names, alphas and betas of functions, and clip."""
+    activations, alphas, betas, clip = chosen
+    names = names_of(activations, ("Sigmoid", "Tanh", "Tanh"), direction)
+    functions = _activations(names, alphas, betas, clip)
+    # h gets the cell state unclipped, as in ONNX Runtime
+    plain = _activations(names, alphas, betas, 0)
+    functions = [plain[i] if i % 3 == 2 else f for i, f in enumerate(functions)]
+    return _layer(inputs, initial, peephole, functions, 4, direction, layout, step)

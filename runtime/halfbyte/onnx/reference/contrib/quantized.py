@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.core.ops.elementwise import UNARY
+from halfbyte.core.ops.quantized import bytes_of
 from halfbyte.core.ops.reduce import mean_of
 from halfbyte.errors import ProgramError
 from halfbyte.onnx.reference import _shapes, conv
@@ -22,7 +23,7 @@ from halfbyte.onnx.reference.contrib._common import (
     sigmoid,
 )
 from halfbyte.onnx.reference.pooling import average_pool, pooled
-from halfbyte.onnx.reference.rnn import lstm
+from halfbyte.onnx.reference.rnn import lstm_layer, lstm_step
 
 Array = npt.NDArray[Any]
 Zero = Array | None  # None is zero
@@ -307,20 +308,25 @@ def dynamic_quantize_lstm(
 ) -> Any:  # fmt: skip
     """LSTM with 8-bit weights, w [directions, inputs, 4 hidden], r [directions, hidden, 4 hidden].
 
-    Scales and zero points are by direction, or by direction and column. x and the hidden state stay
-    floats here; ONNX Runtime rounds them to 8 bits at each step.
+    Scales and zero points are by direction, or by direction and column. x is quantized to 8 bits as
+    DynamicQuantizeLinear does, and so is the hidden state of a direction at each step.
     """
     weights = [
         np.swapaxes((q.astype(np.int32) - _by_column(zero).astype(np.int32))
                     .astype(np.float32) * _by_column(scale), 1, 2)
         for q, scale, zero in ((w, w_scale, w_zero), (r, r_scale, r_zero))
     ]  # fmt: skip
-    return lstm(
-        x, weights[0], weights[1], b, sequence_lens, initial_h, initial_c, p,
-        activation_alpha=activation_alpha, activation_beta=activation_beta,
-        activations=activations, clip=clip, direction=direction, hidden_size=hidden_size,
-        input_forget=input_forget,
+    return lstm_layer(
+        (_in_bytes(x), weights[0], weights[1], b, sequence_lens), (initial_h, initial_c), p,
+        (activations, activation_alpha, activation_beta, clip), direction, 0,
+        lstm_step(input_forget, _in_bytes),
     )  # fmt: skip
+
+
+def _in_bytes(x: Array) -> Array:
+    """Numbers rounded to 8 bits, by their range with 0."""
+    quantized, scale, zero = bytes_of(x, x.min(initial=0), x.max(initial=0))
+    return (quantized.astype(np.int32) - zero).astype(np.float32) * scale
 
 
 def _by_column(values: Array) -> Array:
