@@ -76,7 +76,8 @@ SECTIONS = (
         "those in F32 on held-out text, times 1,000, the same as a share of what llama.cpp's "
         "quantizer with importance loses in the same type, and how often the likeliest token is "
         "the same. A number in place of a type is `quantize --bits`. *Text* is `--calibrate TEXT`, "
-        "from which llama.cpp's importance is as well.",
+        "from which llama.cpp's importance is as well. SmolLM2 is that of `benches.trained`, and "
+        "its texts are a book's: see [Performance](performance.md).",
         lambda content: tables.rounding(content["rows"]),
     ),
     Section(
