@@ -93,7 +93,7 @@ class Matrix:
     """Rows d q + m of a scaled format: d and m are learned, q are the integers of the start.
 
     Where there is an m, a step of d leaves the middle of a block's values where it is, as it does
-    in formats whose middle is 0: otherwise one of d alone would move all values.
+    in formats whose middle is 0: otherwise a step of d would move all values.
 
     Memory: a byte a weight and, for a scale or minimum, sixteen bytes.
     """
